@@ -1,0 +1,1 @@
+"""Load shedding for Apache Spark Structured Streaming."""

@@ -1,0 +1,180 @@
+"""What crosses the seams between the parts: frozen, plain, and able to become JSON.
+
+    Sample ─► detector ─► Overload ─► policy ─► Plan ─► arbiter ─► Plan ─► runtime ─► Sample …
+
+All times are seconds; `at` is seconds since the epoch on the runtime's clock, virtual or real.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Mode(str, Enum):
+    """How far a plan is carried out."""
+
+    OFF = "off"
+    """Keep everything; do not even plan."""
+    DRY_RUN = "dry-run"
+    """Keep everything; report what would have been dropped."""
+    ENFORCE = "enforce"
+    """Drop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What happened in one interval: on Spark, one micro-batch.
+
+    A sample with `finished=False` is a look at an interval that is still going on: only `at`,
+    `started`, `keep`, `version` and `interval` mean something then. It is what lets a shedder act on a
+    burst before the batch that received it has ended.
+    """
+
+    at: float
+    """When this was seen: the end of the interval, or now if it is not finished."""
+    started: float
+    """When the interval began: its rows arrived before this."""
+    arrived: int = 0
+    """Rows that reached the drop."""
+    kept: int = 0
+    """Rows that passed it."""
+    gap: float = 0.0
+    """Seconds over which these rows arrived: from the previous interval's start to this one's."""
+    interval: float = 0.0
+    """Shortest time between two starts (Spark's trigger interval); 0 when they follow at once."""
+    backlog: float = 0.0
+    """Rows that the source still held back after this interval, where it tells."""
+    keep: float = 1.0
+    """The keep fraction that was in force."""
+    version: int = 0
+    """The version of the plan that was in force."""
+    finished: bool = True
+    query: str = ""
+    """Whose interval it was; samples of several queries may share one controller."""
+    batch: int = -1
+    """The runtime's own number of the interval."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the start to `at`."""
+        return self.at - self.started
+
+    @property
+    def shed(self) -> int:
+        return self.arrived - self.kept
+
+    @property
+    def latency(self) -> float:
+        """Worst end-to-end latency of the interval's rows: longest wait plus the interval itself."""
+        return self.gap + self.duration
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """How much fits: the detector's answer to *when* and *how much*."""
+
+    arriving: float
+    """Rows expected in the next interval."""
+    fitting: float
+    """Rows of those that can be kept within the bound."""
+    rate: float
+    """Estimated arrivals, rows per second."""
+    predicted: float
+    """Predicted duration of the next interval if everything is kept, seconds."""
+    allowed: float
+    """Duration that the bound allows it, seconds."""
+
+    @property
+    def share(self) -> float:
+        """Fraction of the arriving rows that fits."""
+        return 1.0 if self.arriving <= 0 else max(0.0, min(1.0, self.fitting / self.arriving))
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A drop at one place: rows that match `where` pass with probability `keep`, others always."""
+
+    at: str
+    keep: float
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which drops are in force, and why. No drops: everything is kept."""
+
+    drops: tuple[Drop, ...] = ()
+    reason: str = "nothing is shed"
+    version: int = 0
+    at: float = 0.0
+    mode: Mode = Mode.ENFORCE
+    overload: Overload | None = None
+    wanted: tuple[Drop, ...] = ()
+    """What the policy asked for before the arbiter; in dry-run, what would have been dropped."""
+
+    def keep(self, at: str | None = None) -> float:
+        """Keep fraction in force at a place (or of the only drop there is)."""
+        return _keep(self.drops, at)
+
+    def would_keep(self, at: str | None = None) -> float:
+        """Keep fraction that enforcing the plan would give."""
+        return _keep(self.wanted or self.drops, at)
+
+
+def _keep(drops: tuple[Drop, ...], at: str | None) -> float:
+    product = 1.0
+    for drop in drops:
+        if at is None or drop.at == at:
+            product *= drop.keep
+    return product
+
+
+@dataclass(frozen=True, slots=True)
+class QualityReport:
+    """What shedding cost so far: exact counts, and the latencies the kept rows had."""
+
+    arrived: int = 0
+    kept: int = 0
+    would_shed: int = 0
+    """In dry-run: rows that enforcing would have dropped, to within sampling."""
+    batches: int = 0
+    unseen: int = 0
+    """Batches that were committed without their counts reaching the ledger (a crash in between)."""
+    latency_mean: float = 0.0
+    latency_max: float = 0.0
+    over_bound: int = 0
+    """Batches whose worst row was later than the bound in force."""
+    by_query: Mapping[str, QualityReport] = field(default_factory=dict)
+
+    @property
+    def shed(self) -> int:
+        return self.arrived - self.kept
+
+    @property
+    def kept_share(self) -> float:
+        return 1.0 if self.arrived == 0 else self.kept / self.arrived
+
+
+def to_json(record: Sample | Plan | Overload | QualityReport) -> str:
+    """One line of JSON."""
+    return json.dumps(asdict(record), sort_keys=True, separators=(",", ":"))
+
+
+def dump_samples(samples: Iterable[Sample]) -> str:
+    """A log of samples, one JSON object a line; `load_samples` reads it back unchanged."""
+    return "".join(to_json(sample) + "\n" for sample in samples)
+
+
+def load_samples(text: str) -> list[Sample]:
+    """Read a log of samples written by `dump_samples`.
+
+    >>> log = [Sample(at=2.0, started=1.0, arrived=10, kept=10)]
+    >>> load_samples(dump_samples(log)) == log
+    True
+    """
+    decoded: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [Sample(**fields) for fields in decoded]
