@@ -1,0 +1,103 @@
+"""The arbiter: policies suggest, it accepts, clamps or refuses. Every safety rule stands here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from streamshed.errors import InvalidArgument
+from streamshed.records import Drop, Mode, Overload, Plan, Sample
+
+_RAISE = 2.0  # a keep fraction at most doubles from one plan to the next
+_DEADBAND = 0.03  # changes smaller than this share are not worth a new plan
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan may not go beyond."""
+
+    mode: Mode = Mode.ENFORCE
+    floor: float = 0.02
+    """Share that is always kept, so that cost and rate can still be estimated."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.floor <= 1.0:
+            raise InvalidArgument(
+                "floor must be a share between 0 and 1", got=self.floor, hint="0.05 always keeps 5 % of the rows"
+            )
+
+
+class Arbiter:
+    """Turns the drops a policy wants into the plan that is carried out.
+
+    - Protected rows pass whatever happens, so the others have to give up more: with a protected share
+      p, keeping a share s of all rows asks for keep = (s − p)/(1 − p) of the rest. p is not counted
+      (that would cost time) but read off what past drops really kept.
+    - keep never falls below the floor, and at most doubles from one plan to the next.
+    - `off` plans nothing; `dry-run` plans, says so, and drops nothing.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._untouched = 0.0
+
+    @property
+    def untouched(self) -> float:
+        """Estimated share of rows that pass whatever the keep fraction is (p)."""
+        return self._untouched
+
+    def learn(self, sample: Sample) -> None:
+        """See what the last drop really kept."""
+        if sample.finished and sample.arrived > 0 and sample.keep < 0.99:
+            seen = (sample.kept / sample.arrived - sample.keep) / (1.0 - sample.keep)
+            # Below zero when whole keys are dropped and the heavy ones happened to be among them.
+            self._untouched += 0.5 * (min(0.98, max(-0.5, seen)) - self._untouched)
+
+    def judge(self, wanted: tuple[Drop, ...], overload: Overload | None, current: Plan, at: float) -> Plan:
+        """The plan to be in force from now on; `current` itself if it is as good."""
+        limits = self.limits
+        if limits.mode is Mode.OFF:
+            return self._settle(Plan(reason="mode is off", mode=limits.mode, at=at), current)
+        if overload is None or not wanted:
+            reason = "nothing is shed: the next batch fits" if overload is None else "the policy sheds nothing"
+            return self._settle(Plan(reason=reason, mode=limits.mode, at=at, overload=overload), current)
+        judged = tuple(replace(drop, keep=self._clamp(drop, current)) for drop in wanted)
+        enforced = limits.mode is Mode.ENFORCE
+        plan = Plan(
+            drops=judged if enforced else (),
+            wanted=judged,
+            reason=self._reason(overload, judged, enforced),
+            mode=limits.mode,
+            at=at,
+            overload=overload,
+        )
+        return self._settle(plan, current)
+
+    def _clamp(self, drop: Drop, current: Plan) -> float:
+        p = self._untouched
+        keep = (drop.keep - p) / (1.0 - p)
+        highest = min(1.0, _RAISE * max(current.would_keep(drop.at), self.limits.floor, 0.01))
+        return max(self.limits.floor, min(keep, highest))
+
+    def _settle(self, plan: Plan, current: Plan) -> Plan:
+        """Stay with the current plan if the new one differs by a hair only."""
+        same_places = [d.at for d in plan.wanted] == [d.at for d in current.wanted]
+        if plan.mode is current.mode and same_places:
+            changes = (
+                abs(new.keep - old.keep) > _DEADBAND * old.keep
+                for new, old in zip(plan.wanted, current.wanted, strict=True)
+            )
+            if not any(changes):
+                return current
+        return replace(plan, version=current.version + 1)
+
+    def _reason(self, overload: Overload, drops: tuple[Drop, ...], enforced: bool) -> str:
+        keep = min(drop.keep for drop in drops)
+        text = (
+            f"{overload.arriving:,.0f} rows expected ({overload.rate:,.0f}/s) would take "
+            f"{overload.predicted:.2f} s; the bound allows {overload.allowed:.2f} s"
+        )
+        if keep <= self.limits.floor and overload.share < self.limits.floor:
+            text += f"; even the floor of {self.limits.floor:.0%} is more than fits"
+        elif overload.share < self._untouched - 0.02:
+            text += f"; protected rows alone ({self._untouched:.0%}) are more than fits"
+        return text if enforced else f"dry run, nothing is dropped: {text}"

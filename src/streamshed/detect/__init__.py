@@ -1,0 +1,6 @@
+"""When to shed, and how much fits: cost models and the overload detector."""
+
+from streamshed.detect.cost import AffineCost, CostModel, MeanCost
+from streamshed.detect.overload import OverloadDetector
+
+__all__ = ["AffineCost", "CostModel", "MeanCost", "OverloadDetector"]
