@@ -1,1 +1,37 @@
-"""Load shedding for Apache Spark Structured Streaming."""
+"""Load shedding for Apache Spark Structured Streaming.
+
+    import streamshed as ss
+    kept = ss.shed(events, latency="4 seconds", arrived="timestamp", key="user_id")
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from streamshed.errors import EnvironmentProblem, InvalidArgument, StreamshedError
+from streamshed.records import Drop, Mode, Overload, Plan, QualityReport, Sample
+
+if TYPE_CHECKING:
+    from streamshed.spark.shed import Shedder, shed, shedder
+
+__all__ = [
+    "Drop",
+    "EnvironmentProblem",
+    "InvalidArgument",
+    "Mode",
+    "Overload",
+    "Plan",
+    "QualityReport",
+    "Sample",
+    "Shedder",
+    "StreamshedError",
+    "shed",
+    "shedder",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Spark is loaded when it is first needed: the core and the simulator work without it.
+    if name in ("Shedder", "shed", "shedder"):
+        from streamshed.spark import shed as module
+
+        return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -92,7 +92,7 @@ class Controller:
     def observe(self, sample: Sample) -> Plan:
         """Take a sample in and return the plan to be in force; unchanged, it is the same object."""
         self._arbiter.learn(sample)
-        overload = self._detector.observe(sample, self._plan.keep())
+        overload = self._detector.observe(sample)
         wanted = self._policy.drops(overload) if overload is not None else ()
         self._plan = self._arbiter.judge(wanted, overload, self._plan, sample.at)
         return self._plan

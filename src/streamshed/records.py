@@ -30,8 +30,8 @@ class Sample:
     """What happened in one interval: on Spark, one micro-batch.
 
     A sample with `finished=False` is a look at an interval that is still going on: only `at`,
-    `started`, `keep`, `version` and `interval` mean something then. It is what lets a shedder act on a
-    burst before the batch that received it has ended.
+    `started`, `keep` and `interval` mean something then. It is what lets a shedder act on a burst
+    before the batch that received it has ended.
     """
 
     at: float
@@ -44,12 +44,16 @@ class Sample:
     """Rows that passed it."""
     gap: float = 0.0
     """Seconds over which these rows arrived: from the previous interval's start to this one's."""
+    waited: float = 0.0
+    """Longest time that one of them waited for this interval to start: `gap`, unless it was idle."""
     interval: float = 0.0
     """Shortest time between two starts (Spark's trigger interval); 0 when they follow at once."""
     backlog: float = 0.0
     """Rows that the source still held back after this interval, where it tells."""
     keep: float = 1.0
     """The keep fraction that was in force."""
+    keep_next: float = 1.0
+    """The keep fraction that the interval after this one started with."""
     version: int = 0
     """The version of the plan that was in force."""
     finished: bool = True
@@ -70,7 +74,7 @@ class Sample:
     @property
     def latency(self) -> float:
         """Worst end-to-end latency of the interval's rows: longest wait plus the interval itself."""
-        return self.gap + self.duration
+        return self.waited + self.duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamshed.detect.cost import CostModel
+from streamshed.detect.rate import ArrivalRate
 from streamshed.records import Overload, Sample
 
 
@@ -43,7 +44,7 @@ class OverloadDetector:
         self._cost = cost
         self._margin = margin
         self._thresholds = thresholds or Thresholds()
-        self._rate = 0.0
+        self._arrivals = ArrivalRate(window=latency / 2.0)
         self._implied = 0.0
         self._backlog = 0.0
         self._last_start: float | None = None
@@ -54,21 +55,17 @@ class OverloadDetector:
     def shedding(self) -> bool:
         return self._shedding
 
-    def observe(self, sample: Sample, keep_now: float) -> Overload | None:
-        """Take a sample in; answer how much fits if there is an overload.
-
-        `keep_now` is the keep fraction that a batch planned at this moment gets: the one in flight
-        while a finished sample is reported.
-        """
+    def observe(self, sample: Sample) -> Overload | None:
+        """Take a sample in; answer how much fits if there is an overload."""
         if sample.finished:
             self._learn(sample)
-            running = self._next_duration(sample, keep_now)
+            running = self._next_duration(sample)
         else:
             running = self._look_at_running(sample)
         if not self._cost.ready:
             return self._blind(sample)
         wait = max(sample.interval, running) + self._wait_in_source()
-        rate = max(self._rate, self._implied)
+        rate = max(self._arrivals.value, self._implied)
         arriving = rate * max(sample.interval, running) + self._backlog
         allowed = self._allowed(wait)
         predicted = self._cost.predict(arriving, arriving)
@@ -85,19 +82,16 @@ class OverloadDetector:
     def _learn(self, sample: Sample) -> None:
         if sample.arrived > 0:
             self._cost.observe(sample.duration, sample.arrived, sample.kept)
-        if sample.gap > 0:
-            rate = sample.arrived / sample.gap
-            # Up at once, down by halves: a burst must be believed, a lull need not be.
-            self._rate = max(rate, 0.5 * (self._rate + rate))
+        self._arrivals.observe(sample.arrived, sample.gap)
         # Counted rows replace what was read off a running interval.
         self._implied = 0.0
         self._backlog = sample.backlog
         self._last_start = sample.started
 
-    def _next_duration(self, sample: Sample, keep_now: float) -> float:
+    def _next_duration(self, sample: Sample) -> float:
         """Duration of the interval that started as this sample's ended."""
-        arriving = self._rate * max(sample.interval, sample.duration)
-        return self._cost.predict(arriving, arriving * keep_now)
+        arriving = self._arrivals.value * max(sample.interval, sample.duration)
+        return self._cost.predict(arriving, arriving * sample.keep_next)
 
     def _look_at_running(self, sample: Sample) -> float:
         gap = sample.started - self._last_start if self._last_start is not None else 0.0
@@ -106,7 +100,7 @@ class OverloadDetector:
         return sample.duration
 
     def _wait_in_source(self) -> float:
-        return self._backlog / self._rate if self._rate > 0 else 0.0
+        return self._backlog / self._arrivals.value if self._arrivals.value > 0 else 0.0
 
     def _allowed(self, wait: float) -> float:
         usable = self.latency * (1.0 - self._margin)
@@ -126,12 +120,12 @@ class OverloadDetector:
 
     def _blind(self, sample: Sample) -> Overload | None:
         """Nothing is known of the cost yet: keep all, unless the backlog alone breaks the bound."""
-        if not (sample.finished and self._wait_in_source() > self.latency and self._rate > 0):
+        if not (sample.finished and self._wait_in_source() > self.latency and self._arrivals.value > 0):
             return None
         return Overload(
             arriving=self._backlog,
-            fitting=self._rate * self.latency,
-            rate=self._rate,
+            fitting=self._arrivals.value * self.latency,
+            rate=self._arrivals.value,
             predicted=float("inf"),
             allowed=self._allowed(0.0),
         )

@@ -1,0 +1,1 @@
+"""The Spark runtime: plans carried out inside running streaming queries."""

@@ -1,0 +1,241 @@
+"""Control is data: which keep fraction a micro-batch runs with is read from a small file.
+
+The file holds a history, `{"streamshed": 1, "plans": [[from, until, keep, version], …]}`, times in
+milliseconds. A batch takes the last plan whose span holds the batch's own timestamp, the one that
+Spark wrote into the checkpoint's offset log before it planned the batch. So
+
+- a batch that runs again after a crash finds the same plan, whatever was published since;
+- all drops of a batch agree, and so do several queries that read the file at different moments;
+- a plan that nobody renews ends by itself (`until`), and nothing to read means nothing to drop:
+  a dead controller or a broken file keeps rows.
+
+A new plan starts a little in the future, so that it stands in the file before any batch can ask.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamshed.errors import InvalidArgument
+
+LENGTH = 16 * 1024
+"""Bytes of the file, always: Spark remembers a file's length from when the query was built."""
+KEPT_PLANS = 256
+THRESHOLD, KEEP, SALT = "_streamshed_threshold", "_streamshed_keep", "_streamshed_salt"
+_HASH_BITS = 53
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A keep fraction and the batch times it holds for, in milliseconds."""
+
+    start: int
+    until: int
+    keep: float
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The plans of a shed stream, oldest first. Immutable: adding one gives a new history.
+
+    >>> history = History().add(Span(1000, 9000, 0.5, 1)).add(Span(2000, 9000, 0.25, 2))
+    >>> [history.at(t).keep for t in (500, 1500, 2500, 9500)]
+    [1.0, 0.5, 0.25, 1.0]
+    >>> History.decode(history.encode()) == history
+    True
+    """
+
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def version(self) -> int:
+        return self.spans[-1].version if self.spans else 0
+
+    def at(self, batch_time: int) -> Span:
+        """The plan for a batch with this timestamp; the same rule as `relation` computes on Spark."""
+        for span in reversed(self.spans):
+            if span.start <= batch_time:
+                if batch_time < span.until:
+                    return span
+                break
+        return Span(0, 0, 1.0, 0)
+
+    def add(self, span: Span) -> History:
+        earlier = tuple(s for s in self.spans if s.start < span.start)
+        return History((*earlier, span)[-KEPT_PLANS:])
+
+    def merge(self, other: History) -> History:
+        """Both histories in one; they are parts of the same one, saved at different times."""
+        by_start = {span.start: span for span in (*self.spans, *other.spans)}
+        return History(tuple(by_start[start] for start in sorted(by_start))[-KEPT_PLANS:])
+
+    def as_rows(self) -> list[list[float]]:
+        return [[s.start, s.until, round(s.keep, 9), s.version] for s in self.spans]
+
+    @staticmethod
+    def from_rows(rows: list[list[float]]) -> History:
+        return History(tuple(Span(int(a), int(b), float(keep), int(v)) for a, b, keep, v in rows))
+
+    def encode(self) -> bytes:
+        text = json.dumps({"streamshed": 1, "plans": self.as_rows()}, separators=(",", ":"))
+        return text.ljust(LENGTH).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> History:
+        """Read a control file; a broken one is an empty history, as it is for Spark."""
+        try:
+            return History.from_rows(json.loads(data.decode())["plans"])
+        except (ValueError, KeyError, TypeError):
+            return History()
+
+
+class Store:
+    """Small files on any of Hadoop's file systems, replaced whole and at once."""
+
+    # Object stores show a new object only when it is complete, and have no rename worth the name.
+    _CREATE_IS_ATOMIC = frozenset({"s3", "s3a", "s3n", "gs", "oss", "obs", "cosn", "r2"})
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._jvm: Any = spark._jvm
+        self._gateway: Any = spark.sparkContext._gateway
+        self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
+        self._hadoop: Any = self._jvm.org.apache.hadoop.fs
+        path = self._hadoop.Path(folder)
+        # An instance of our own: the shared one would lose its checksums for everybody.
+        self._fs: Any = self._hadoop.FileSystem.newInstance(path.toUri(), self._conf)
+        # A file and its .crc are not replaced in one step; a reader in between would see corruption.
+        self._fs.setWriteChecksum(False)
+        self.folder: str = self._fs.makeQualified(path).toString()
+        self._scheme: str = self._fs.getUri().getScheme()
+
+    def path(self, name: str) -> str:
+        return f"{self.folder.rstrip('/')}/{name}"
+
+    def read(self, name: str) -> bytes | None:
+        path = self._hadoop.Path(self.path(name))
+        if not self._fs.exists(path):
+            return None
+        stream = self._fs.open(path)
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, data: bytes) -> None:
+        target = self._hadoop.Path(self.path(name))
+        if self._scheme in self._CREATE_IS_ATOMIC:
+            self._put(target, data)
+            return
+        fresh = self._hadoop.Path(self.path(f".{name}.new"))
+        self._put(fresh, data)
+        if self._scheme == "file":
+            # Hadoop's local file system does not rename onto a file, and its FileContext adds a .crc.
+            os.replace(fresh.toUri().getPath(), target.toUri().getPath())
+            return
+        rename: Any = self._hadoop.Options.Rename
+        overwrite = self._gateway.new_array(rename, 1)
+        overwrite[0] = rename.OVERWRITE
+        self._hadoop.FileContext.getFileContext(target.toUri(), self._conf).rename(fresh, target, overwrite)
+
+    def delete(self) -> None:
+        """Remove the folder and what is in it."""
+        self._fs.delete(self._hadoop.Path(self.folder), True)
+
+    def _put(self, path: Any, data: bytes) -> None:
+        stream = self._fs.create(path, True)
+        try:
+            stream.write(bytearray(data))
+        finally:
+            stream.close()
+
+
+class ControlFile:
+    """The history of one shed stream, and the file that the running plans read it from."""
+
+    def __init__(self, store: Store, name: str, now: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._file = f"{name}.control.json"
+        self._now = now
+        self._guard = 0.03
+        self.path = store.path(self._file)
+        try:
+            self.history = History.decode(store.read(self._file) or b"")
+            store.write(self._file, self.history.encode())
+        except Exception as error:
+            raise InvalidArgument(
+                "the control file cannot be written",
+                got=f"{self.path}: {_root_cause(error)}",
+                hint="give control= a folder that this user may write to and every executor can read",
+            ) from error
+
+    def publish(self, keep: float, lease: float, version: int, also: Callable[[History], None]) -> Span:
+        """Put a plan in force for batches from now on, for at most `lease` seconds.
+
+        `also` stores the history beside the checkpoints first, so that what a batch has used is never
+        only in this file.
+        """
+        while True:
+            asked = self._now()
+            # Strictly after every earlier plan, also if the clock was set back.
+            start = max(int((asked + self._guard) * 1000), *(s.start + 1 for s in self.history.spans[-1:]), 0)
+            span = Span(start, start + int(lease * 1000), keep, version)
+            history = self.history.add(span)
+            also(history)
+            self._store.write(self._file, history.encode())
+            took = self._now() - asked
+            self.history = history
+            if self._now() * 1000 < start or took > 5.0:
+                # Aim for a third of the head start next time.
+                self._guard = min(2.0, max(0.02, 0.9 * self._guard, 3.0 * took))
+                return span
+            # Too slow: a batch may have been planned in between. Start it again, later.
+            self._guard = min(4.0, 3.0 * took)
+
+    def adopt(self, other: History) -> None:
+        """Take over plans that were saved beside a checkpoint by an earlier run."""
+        merged = self.history.merge(other)
+        if merged != self.history:
+            self.history = merged
+            self._store.write(self._file, merged.encode())
+
+    def relation(self, spark: SparkSession, rotate: float | None) -> DataFrame:
+        """The drop order for the current batch: one row, or none if there is nothing to drop.
+
+        `current_timestamp()` is the batch's own time here, also when it runs again. Nothing in this
+        may fail, whatever the file holds: `get` and `try_element_at` answer null where `[]` raises.
+        """
+        now = F.unix_millis(F.current_timestamp())
+        valid = F.filter("plans", lambda p: (F.get(p, F.lit(0)) <= now))
+        plan = (
+            spark.read.option("ignoreMissingFiles", "true")
+            .option("ignoreCorruptFiles", "true")
+            .text(self.path, wholetext=True)
+            .select(F.from_json("value", "plans array<array<double>>").getField("plans").alias("plans"))
+            .select(F.try_element_at(valid, F.lit(-1)).alias("plan"))
+        )
+        keep = F.get("plan", F.lit(2))
+        salt = F.lit(0) if rotate is None else F.floor(now / F.lit(int(rotate * 1000)))
+        return plan.where((now < F.get("plan", F.lit(1))) & (keep < 1.0) & (keep >= 0.0)).select(
+            (keep * F.lit(float(1 << _HASH_BITS))).cast("bigint").alias(THRESHOLD),
+            keep.alias(KEEP),
+            salt.cast("bigint").alias(SALT),
+        )
+
+
+def unit_hash(columns: list[Column]) -> Column:
+    """A stable hash of the columns, uniform over 0 … 2⁵³ − 1, to be compared with THRESHOLD."""
+    return F.shiftrightunsigned(F.xxhash64(*columns), 64 - _HASH_BITS)
+
+
+def _root_cause(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return java.toString() if java is not None else f"{type(error).__name__}: {error}"

@@ -1,0 +1,309 @@
+"""Watches the streaming queries of a session and tells each shed stream what its queries did.
+
+Spark reports a batch some 0.2 s after its end and from threads of its own; here the reports meet the
+batch's row counts, and one worker thread hands the finished samples on. Nothing in here may hurt the
+user's job: an error is logged once a kind, the shed stream fails open, and the queries go on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import queue
+import re
+import threading
+import time
+import weakref
+from typing import Any, Protocol
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from streamshed.records import Sample
+from streamshed.spark.control import Span
+from streamshed.spark.counts import Counts, PlanReader, serials_in
+from streamshed.spark.progress import Progress, SampleBuilder
+
+log = logging.getLogger("streamshed")
+
+_TICK = 0.05  # seconds between two looks at the running batches; none is over sooner than that
+_REPORT_DELAY = 5.0  # seconds after which a report without its counts is given up
+
+
+class Watched(Protocol):
+    """A shed stream, as the monitor sees it."""
+
+    serial: int
+
+    def attach(self, query: QueryWatch, position: int) -> None: ...
+    def detach(self, query: QueryWatch) -> None: ...
+    def span_at(self, batch_time: int) -> Span: ...
+    def finished(self, query: QueryWatch, sample: Sample) -> None: ...
+    def running(self, query: QueryWatch, sample: Sample) -> None: ...
+    def look_after(self) -> float: ...
+    def fail_open(self, problem: BaseException) -> None: ...
+
+
+class QueryWatch:
+    """One run of one streaming query that has shed streams in its plan."""
+
+    def __init__(self, execution: Any, query_id: str, run_id: str, name: str | None, streams: list[Watched]) -> None:
+        self.id = query_id
+        self.run_id = run_id
+        self.name = name or query_id[:8]
+        self.streams = streams
+        self._execution = execution
+        self.checkpoint: str = execution.resolvedCheckpointRoot()
+        self._reader = PlanReader()
+        interval = _trigger_interval(execution)
+        self._samples = {stream.serial: SampleBuilder(query_id, interval) for stream in streams}
+        self._batches: dict[int, Any] = {}
+        self._waiting: dict[int, tuple[Progress, float]] = {}
+        self._reported = -1
+        self._next_look = 0.0
+
+    def capture(self, batch: Any = None) -> None:
+        """Hold on to the newest batch's execution: Spark forgets it when it plans the next."""
+        batch = batch if batch is not None else self._execution.lastExecution()
+        if batch is not None:
+            number = int(batch.currentBatchId())
+            if number > self._reported:
+                self._batches.setdefault(number, batch)
+
+    def report(self, progress: Progress, now: float) -> None:
+        """Take a progress report; `settle` makes samples of it."""
+        if not progress.ran:
+            return
+        self._waiting[progress.batch] = (progress, now)
+
+    def settle(self, now: float) -> None:
+        """Make samples of the batches whose report and counts are both here."""
+        for number in sorted(self._waiting):
+            progress, since = self._waiting[number]
+            batch = self._batches.get(number)
+            if batch is None and now - since < _REPORT_DELAY and number >= max(self._batches, default=-1):
+                return
+            del self._waiting[number]
+            self._reported = max(self._reported, number)
+            self._finish(progress, batch)
+            self._batches = {n: b for n, b in self._batches.items() if n > number}
+
+    def _finish(self, progress: Progress, batch: Any) -> None:
+        if batch is None:
+            log.warning("query %s: the counts of batch %d were not seen", self.name, progress.batch)
+            for stream in self.streams:
+                self._samples[stream.serial].skip(progress)
+            return
+        serials = [stream.serial for stream in self.streams]
+        counts = self._reader.read(batch.executedPlan(), serials)
+        batch_time = _batch_time(batch)
+        following = self._batches.get(progress.batch + 1)
+        next_time = _batch_time(following) if following is not None else int(time.time() * 1000)
+        for stream in self.streams:
+            counted = counts.get(stream.serial, Counts())
+            span, after = stream.span_at(batch_time), stream.span_at(next_time)
+            builder = self._samples[stream.serial]
+            stream.finished(self, builder.finished(progress, counted, span, after.keep))
+
+    def look(self, now: float) -> None:
+        """If a batch has been running for long, tell; the longer it runs, the rarer."""
+        if now < self._next_look or not self._batches:
+            return
+        number = max(self._batches)
+        batch_time = _batch_time(self._batches[number])
+        started = batch_time / 1000.0
+        elapsed = now - started
+        first = min(stream.look_after() for stream in self.streams)
+        if elapsed < first:
+            self._next_look = started + first
+            return
+        if self._execution.status().message() != "Processing new data":
+            return
+        for stream in self.streams:
+            builder = self._samples[stream.serial]
+            stream.running(self, builder.running(now, started, number, stream.span_at(batch_time)))
+        self._next_look = now + 0.08 * elapsed
+
+
+class SessionMonitor:
+    """The listeners and the worker thread of one Spark session."""
+
+    _by_session: weakref.WeakKeyDictionary[SparkSession, SessionMonitor] = weakref.WeakKeyDictionary()
+    _lock = threading.Lock()
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> SessionMonitor:
+        with cls._lock:
+            monitor = cls._by_session.get(spark)
+            if monitor is None or not monitor.alive:
+                monitor = cls._by_session[spark] = SessionMonitor(spark)
+            return monitor
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = weakref.proxy(spark)
+        self._streams: dict[int, Watched] = {}
+        self._queries: dict[str, QueryWatch] = {}
+        self._events: queue.SimpleQueue[tuple[str, Any, Any] | None] = queue.SimpleQueue()
+        self._warned: set[str] = set()
+        self._listener = _Listener(self)
+        self._counter = _ExecutionListener(self)
+        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call, unused-ignore]
+        spark.streams.addListener(self._listener)
+        spark._jsparkSession.listenerManager().register(self._counter)
+        self._thread = threading.Thread(target=self._work, name="streamshed", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def add(self, stream: Watched) -> None:
+        self._streams[stream.serial] = stream
+
+    def close(self) -> None:
+        """Let go of the session; what is in force runs out by itself."""
+        self._events.put(None)
+        with contextlib.suppress(Exception):
+            self._spark.streams.removeListener(self._listener)
+            self._spark._jsparkSession.listenerManager().unregister(self._counter)
+
+    # Called from Spark's threads: quick, and never raising.
+
+    def started(self, event: QueryStartedEvent) -> None:
+        """Find out whether a query uses shed streams. Its first batch is planned after this returns."""
+        try:
+            execution = _execution_of(self._spark.streams.get(str(event.id)))
+            serials = serials_in(execution.analyzedPlan().toString())
+            streams = [self._streams[serial] for serial in serials if serial in self._streams]
+            if not streams:
+                return
+            watch = QueryWatch(execution, str(event.id), str(event.runId), event.name, streams)
+            for position, stream in enumerate(streams):
+                stream.attach(watch, position)
+            self._queries[watch.run_id] = watch
+        except Exception as error:
+            self._warn("a query could not be attached; its rows are all kept", error)
+
+    def enqueue(self, kind: str, run_id: str, payload: Any) -> None:
+        self._events.put((kind, run_id, payload))
+
+    # The worker thread.
+
+    def _work(self) -> None:
+        try:
+            while True:
+                try:
+                    event = self._events.get(timeout=_TICK)
+                except queue.Empty:
+                    event = ("tick", None, None)
+                if event is None:
+                    return
+                self._handle(*event)
+        except BaseException as error:
+            for stream in list(self._streams.values()):
+                stream.fail_open(error)
+            raise
+
+    def _handle(self, kind: str, run_id: str | None, payload: Any) -> None:
+        now = time.time()
+        for watch in list(self._queries.values()):
+            mine = watch.run_id == run_id
+            try:
+                if kind == "terminated" and mine:
+                    watch.settle(now + _REPORT_DELAY)
+                    del self._queries[watch.run_id]
+                    for stream in watch.streams:
+                        stream.detach(watch)
+                    continue
+                if kind == "executed":
+                    self._capture_executed(watch, payload)
+                else:
+                    watch.capture()
+                if kind == "progress" and mine:
+                    watch.report(Progress.parse(payload), now)
+                watch.settle(now)
+                watch.look(now)
+            except Exception as error:
+                if _stopped(error):
+                    return
+                self._warn(f"query {watch.name}: a batch could not be read; rows are kept", error)
+                for stream in watch.streams:
+                    stream.fail_open(error)
+
+    def _capture_executed(self, watch: QueryWatch, execution: Any) -> None:
+        if execution.getClass().getSimpleName() == "IncrementalExecution":
+            if execution.runId().toString() == watch.run_id:
+                watch.capture(execution)
+        else:
+            watch.capture()
+
+    def _warn(self, what: str, error: BaseException) -> None:
+        kind = f"{what}: {type(error).__name__}"
+        level = logging.DEBUG if kind in self._warned else logging.WARNING
+        self._warned.add(kind)
+        log.log(level, "%s (%s)", what, error, exc_info=error if level == logging.DEBUG else None)
+
+
+class _Listener(StreamingQueryListener):
+    def __init__(self, monitor: SessionMonitor) -> None:
+        super().__init__()
+        self._monitor = monitor
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        self._monitor.started(event)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        self._monitor.enqueue("progress", str(event.progress.runId), event.progress.json)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._monitor.enqueue("terminated", str(event.runId), None)
+
+
+class _ExecutionListener:
+    """Spark's QueryExecutionListener: hands over each executed plan, before the next can replace it."""
+
+    def __init__(self, monitor: SessionMonitor) -> None:
+        self._monitor = monitor
+
+    def onSuccess(self, name: str, execution: Any, nanoseconds: int) -> None:  # noqa: N802
+        self._monitor.enqueue("executed", "", execution)
+
+    def onFailure(self, name: str, execution: Any, error: Any) -> None:  # noqa: N802
+        pass
+
+    class Java:
+        implements = ["org.apache.spark.sql.util.QueryExecutionListener"]  # noqa: RUF012
+
+
+def _execution_of(query: Any) -> Any:
+    """The JVM's StreamExecution behind a query, wrapped or not."""
+    java = query._jsq
+    return java.streamingQuery() if java.getClass().getSimpleName() == "StreamingQueryWrapper" else java
+
+
+def _trigger_interval(execution: Any) -> float:
+    match = re.match(r"ProcessingTimeTrigger\((\d+)\)", execution.trigger().toString())
+    return int(match[1]) / 1000.0 if match else 0.0
+
+
+def _batch_time(batch: Any) -> int:
+    return int(batch.offsetSeqMetadata().batchTimestampMs())
+
+
+def _stopped(error: Exception) -> bool:
+    """Whether this is only the JVM or the context going away under us."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, (Py4JNetworkError, ReferenceError, ConnectionError))

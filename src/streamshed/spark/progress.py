@@ -1,0 +1,119 @@
+"""From Spark's progress reports to Samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from streamshed.records import Sample
+from streamshed.spark.control import Span
+from streamshed.spark.counts import Counts
+
+_IDLE = 0.25  # a batch that starts this long after the last one's end found the source empty before
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a progress report says that a shedder needs."""
+
+    batch: int
+    started: float
+    duration: float
+    rows: int
+    backlog: float
+    ran: bool
+    """Whether a batch was executed at all, or the trigger only looked for data."""
+
+    @staticmethod
+    def parse(report: str) -> Progress:
+        """Read the JSON of a `StreamingQueryProgress`."""
+        data: dict[str, Any] = json.loads(report)
+        started = datetime.strptime(data["timestamp"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+        durations = data.get("durationMs", {})
+        sources = data.get("sources", [])
+        return Progress(
+            batch=int(data["batchId"]),
+            started=started.timestamp(),
+            duration=durations.get("triggerExecution", 0) / 1000.0,
+            rows=sum(int(source.get("numInputRows", 0)) for source in sources),
+            backlog=sum(_held_back(source) for source in sources),
+            ran="addBatch" in durations,
+        )
+
+
+def _held_back(source: Mapping[str, Any]) -> float:
+    """Rows that a source has and did not give, for the sources that count them (Kafka and its like)."""
+    latest, end = source.get("latestOffset"), source.get("endOffset")
+    if not (isinstance(latest, dict) and isinstance(end, dict)):
+        return 0.0
+    ends = dict(_numbers(end))
+    behind = [offset - ends[place] for place, offset in _numbers(latest) if place in ends]
+    return float(sum(rows for rows in behind if rows > 0))
+
+
+def _numbers(
+    offsets: Mapping[str, Any], above: tuple[str, ...] = ()
+) -> Iterable[tuple[tuple[str, ...], float]]:
+    """Offsets of `{topic: {partition: offset}}`, one by one."""
+    for name, value in offsets.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, (*above, name))
+        elif isinstance(value, (int, float)) and above:
+            yield (*above, name), float(value)
+
+
+class SampleBuilder:
+    """Makes samples of one query's reports; knows when the batch before began and ended."""
+
+    def __init__(self, query: str, interval: float) -> None:
+        self.query = query
+        self.interval = interval
+        self._last: Progress | None = None
+
+    @property
+    def last_seen(self) -> float:
+        """When the last batch ended, as far as reported."""
+        return 0.0 if self._last is None else self._last.started + self._last.duration
+
+    def skip(self, progress: Progress) -> None:
+        """A report without data of ours."""
+        self._last = progress
+
+    def finished(self, progress: Progress, counts: Counts, span: Span, keep_next: float) -> Sample:
+        gap = waited = 0.0
+        if self._last is not None:
+            gap = max(0.0, progress.started - self._last.started)
+            idle = progress.started - (self._last.started + self._last.duration) > _IDLE
+            waited = min(gap, self.interval) if idle else gap
+        self._last = progress
+        return Sample(
+            at=progress.started + progress.duration,
+            started=progress.started,
+            arrived=counts.arrived,
+            kept=counts.kept,
+            gap=gap,
+            waited=waited,
+            interval=self.interval,
+            backlog=progress.backlog,
+            keep=span.keep,
+            keep_next=keep_next,
+            version=span.version,
+            query=self.query,
+            batch=progress.batch,
+        )
+
+    def running(self, now: float, started: float, batch: int, span: Span) -> Sample:
+        return Sample(
+            at=now,
+            started=started,
+            interval=self.interval,
+            keep=span.keep,
+            keep_next=span.keep,
+            version=span.version,
+            finished=False,
+            query=self.query,
+            batch=batch,
+        )

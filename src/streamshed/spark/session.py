@@ -1,0 +1,68 @@
+"""Java and Spark as Streamshed needs them, checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streamshed.errors import EnvironmentProblem
+
+OLDEST_SPARK = (4, 0)
+OLDEST_JAVA = 17
+
+
+def check_java() -> Path:
+    """The Java runtime that Spark will use, from JAVA_HOME or PATH; an error says what to install."""
+    hint = (
+        f"install Java {OLDEST_JAVA} or newer (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless) "
+        "and set JAVA_HOME or put java on the PATH"
+    )
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None or not Path(found).exists():
+        got = f"JAVA_HOME={home}, which has no bin/java" if home else "no JAVA_HOME, and no java on the PATH"
+        raise EnvironmentProblem("Spark needs a Java runtime, and there is none", got=got, hint=hint)
+    answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', answer)
+    # Before 9, versions were written 1.8 and the like.
+    version = 0 if match is None else int(match[2] if match[1] == "1" and match[2] else match[1])
+    if version < OLDEST_JAVA:
+        said = answer.strip().splitlines()[0] if answer.strip() else "no answer"
+        raise EnvironmentProblem(f"Spark 4 needs Java {OLDEST_JAVA} or newer", got=f"{found}: {said}", hint=hint)
+    return Path(found)
+
+
+def check_spark(version: str) -> None:
+    """Refuse a Spark that is too old."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST_SPARK:
+        raise EnvironmentProblem(
+            f"Streamshed needs Spark {OLDEST_SPARK[0]}.{OLDEST_SPARK[1]} or newer",
+            got=f"Spark {version}",
+            hint="install pyspark>=4.0 and connect to a cluster of that version",
+        )
+
+
+def local_session(name: str, master: str = "local[*]", **settings: str) -> SparkSession:
+    """A quiet Spark on this machine, for the demo and the benchmarks."""
+    check_java()
+    builder = SparkSession.builder.master(master).appName(name)
+    defaults = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "3g",
+        "spark.log.level": "ERROR",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    }
+    for key, value in (defaults | settings).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
