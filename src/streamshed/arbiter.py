@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from streamshed.errors import InvalidArgument
 from streamshed.records import Drop, Mode, Overload, Plan, Sample
 
-_RAISE = 2.0  # a keep fraction at most doubles from one plan to the next
+_RAISE = 4.0  # a keep fraction grows at most so many times from one plan to the next
 _DEADBAND = 0.03  # changes smaller than this share are not worth a new plan
 
 
@@ -32,7 +32,7 @@ class Arbiter:
     - Protected rows pass whatever happens, so the others have to give up more: with a protected share
       p, keeping a share s of all rows asks for keep = (s − p)/(1 − p) of the rest. p is not counted
       (that would cost time) but read off what past drops really kept.
-    - keep never falls below the floor, and at most doubles from one plan to the next.
+    - keep never falls below the floor, and rises by bounded steps.
     - `off` plans nothing; `dry-run` plans, says so, and drops nothing.
     """
 
@@ -92,8 +92,9 @@ class Arbiter:
 
     def _reason(self, overload: Overload, drops: tuple[Drop, ...], enforced: bool) -> str:
         keep = min(drop.keep for drop in drops)
+        rows = f"{overload.arriving:,.0f} rows expected ({overload.rate:,.0f}/s)"
         text = (
-            f"{overload.arriving:,.0f} rows expected ({overload.rate:,.0f}/s) would take "
+            f"{rows if overload.arriving > 1 else 'the waiting rows'} would take "
             f"{overload.predicted:.2f} s; the bound allows {overload.allowed:.2f} s"
         )
         if keep <= self.limits.floor and overload.share < self.limits.floor:

@@ -10,6 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+_COLD_BATCHES = 4
+_COLD_FORGETTING = 0.3
+_OFF = 1.5  # a duration this many times off its prediction is odd
+_CORRECTION = 0.35  # share of the last batch's deviation that is taken over at once
+
+
 class CostModel(Protocol):
     """Learns from finished intervals; answers in rows and seconds."""
 
@@ -80,18 +86,22 @@ class AffineCost:
     A = Σ φᵏ x xᵀ and b = Σ φᵏ x t are updated in place, and the 3-variable non-negative problem is
     solved exactly by trying its active sets, so equal samples give equal coefficients on any machine.
 
+    A least-squares fit follows a change of cost slowly and an odd batch (a garbage collection, a noisy
+    neighbour) too well. So a sample far off the prediction weighs less, unless the one before was off
+    on the same side, and a quick multiplicative correction tracks what the fit has yet to learn.
+
     While nothing is shed, kept = arrived and the data cannot tell c₁ from c₂; a weak prior then says
     that a dropped row costs `drop_share` of a kept one, and yields as soon as shedding tells more.
 
     Parameters
     ----------
     forgetting
-        φ, the weight of the sample before last against the last; 0.9 remembers some 10 batches.
+        φ, the weight of a sample against the one after it; 0.9 remembers some 10 batches.
     drop_share
         Prior of c₂ / (c₁ + c₂).
     warm_up
-        Samples before the model is `ready`; a job's first batches compile code and cost far more
-        than later ones, so they weigh little.
+        Samples before the model is `ready`. A job's first batches compile code and cost far more than
+        later ones, so the first few weigh little.
 
     >>> model = AffineCost()
     >>> for rows in (1000, 4000, 2000, 8000, 6000, 1000, 5000):
@@ -100,7 +110,7 @@ class AffineCost:
     '0.20 s + 100 µs a row'
     """
 
-    def __init__(self, forgetting: float = 0.9, drop_share: float = 0.1, warm_up: int = 3) -> None:
+    def __init__(self, forgetting: float = 0.9, drop_share: float = 0.1, warm_up: int = 2) -> None:
         self._forgetting = forgetting
         self._drop_share = drop_share
         self._warm_up = warm_up
@@ -108,21 +118,23 @@ class AffineCost:
         self._normal: NDArray[np.float64] = np.zeros((3, 3))
         self._moment: NDArray[np.float64] = np.zeros(3)
         self._coefficients: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._correction = 1.0
+        self._last_off = 0
 
     @property
     def fixed(self) -> float:
         """c₀, seconds a batch."""
-        return self._coefficients[0]
+        return self._coefficients[0] * self._correction
 
     @property
     def per_kept(self) -> float:
         """c₁, seconds a kept row on top of `per_arrived`."""
-        return self._coefficients[1]
+        return self._coefficients[1] * self._correction
 
     @property
     def per_arrived(self) -> float:
         """c₂, seconds an arrived row, dropped or not."""
-        return self._coefficients[2]
+        return self._coefficients[2] * self._correction
 
     @property
     def ready(self) -> bool:
@@ -131,13 +143,23 @@ class AffineCost:
     def observe(self, duration: float, arrived: float, kept: float) -> None:
         if arrived <= 0 or duration <= 0:
             return
+        weight = self._judge(duration, arrived, kept) if self.ready else 1.0
         self._seen += 1
-        # The batches that compile code are slow: let each of them weigh a tenth of the next.
-        forgetting = 0.1 if self._seen <= self._warm_up else self._forgetting
+        forgetting = _COLD_FORGETTING if self._seen <= _COLD_BATCHES else self._forgetting
         row = np.array([1.0, kept, arrived])
-        self._normal = forgetting * self._normal + np.outer(row, row)
-        self._moment = forgetting * self._moment + row * duration
+        self._normal = forgetting * self._normal + weight * np.outer(row, row)
+        self._moment = forgetting * self._moment + weight * row * duration
         self._coefficients = self._solve()
+
+    def _judge(self, duration: float, arrived: float, kept: float) -> float:
+        """Track the correction; tell how much the sample may weigh in the fit."""
+        c0, c1, c2 = self._coefficients
+        ratio = min(4.0, max(0.25, duration / (c0 + c1 * kept + c2 * arrived)))
+        self._correction *= (ratio / self._correction) ** _CORRECTION
+        off = (ratio > _OFF) - (ratio < 1.0 / _OFF)
+        odd = off != 0 and off != self._last_off
+        self._last_off = off
+        return 0.2 if odd else 1.0
 
     def predict(self, arrived: float, kept: float) -> float:
         return self.fixed + self.per_kept * kept + self.per_arrived * arrived

@@ -48,6 +48,7 @@ class OverloadDetector:
         self._implied = 0.0
         self._backlog = 0.0
         self._last_start: float | None = None
+        self._last_duration = 0.0
         self._calm = 0
         self._shedding = False
 
@@ -119,13 +120,26 @@ class OverloadDetector:
         return self._shedding
 
     def _blind(self, sample: Sample) -> Overload | None:
-        """Nothing is known of the cost yet: keep all, unless the backlog alone breaks the bound."""
-        if not (sample.finished and self._wait_in_source() > self.latency and self._arrivals.value > 0):
+        """The cost of a row is not known yet: keep all, unless what waits alone breaks the bound.
+
+        A running batch tells more than nothing. Taking all of the last one's duration for fixed cost,
+        which is the most it can be, the rest of this one's is owed to rows that came in over the gap
+        before it. The rows now waiting came in over its length, and will cost in proportion.
+        """
+        allowed = self._allowed(0.0)
+        rate = self._arrivals.value
+        if sample.finished:
+            self._last_duration = sample.duration
+            if self._wait_in_source() <= self.latency:
+                return None
+            return Overload(self._backlog, rate * self.latency, rate, float("inf"), allowed)
+        if self._last_start is None:
             return None
-        return Overload(
-            arriving=self._backlog,
-            fitting=self._arrivals.value * self.latency,
-            rate=self._arrivals.value,
-            predicted=float("inf"),
-            allowed=self._allowed(0.0),
-        )
+        gap = max(sample.started - self._last_start, 0.1)
+        owed = max(0.0, sample.duration - self._last_duration) * sample.duration / gap
+        predicted = self._last_duration + owed
+        if predicted <= self._thresholds.enter * allowed or owed <= 0:
+            return None
+        spare = max(0.0, self._allowed(sample.duration) - self._last_duration)
+        # In units of what waits: how many rows that is, nobody has counted.
+        return Overload(1.0, min(1.0, spare / owed), rate, predicted, allowed)

@@ -1,0 +1,39 @@
+# Two commands on a fresh machine: `make demo` and `make test`. They set up all they need.
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check unit bench setup java clean help
+
+help:            ## what there is
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+
+demo: setup      ## a burst at three times this machine's capacity, with and without Streamshed
+	$(VENV)/bin/streamshed demo
+
+test: check unit ## all checks and all tests
+
+unit: setup      ## the tests alone
+	$(PYTHON) -m pytest
+
+check: $(READY)  ## lint, types, import layers
+	$(VENV)/bin/ruff check src tests examples
+	$(VENV)/bin/ruff format --check src tests examples
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: setup     ## every benchmark, one line of JSON each
+	@for name in overhead drain burst latency; do $(VENV)/bin/streamshed bench $$name --json; done
+
+setup: java $(READY)
+
+java:
+	@sh scripts/ensure-java
+
+$(READY): pyproject.toml constraints.txt scripts/make-venv
+	@sh scripts/make-venv $(VENV)
+	@touch $@
+
+clean:           ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

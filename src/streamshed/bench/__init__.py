@@ -1,0 +1,24 @@
+"""Benchmarks: ratios measured side by side in one run, and latencies under a known load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from streamshed.errors import InvalidArgument
+
+BENCHES = {
+    "overhead": "what shed costs a job that has nothing to shed",
+    "latency": "three times what the job can process: latency and goodput, against plain and capped Spark",
+    "burst": "ten times the load for ten seconds: how fast the job is back",
+    "drain": "what a dropped row still costs, against a kept one",
+}
+
+
+def bench(name: str) -> Callable[..., dict[str, Any]]:
+    """The function behind a benchmark's name."""
+    if name not in BENCHES:
+        raise InvalidArgument("there is no such benchmark", got=repr(name), hint=f"choose from: {', '.join(BENCHES)}")
+    run: Callable[..., dict[str, Any]] = import_module(f"streamshed.bench.{name}").run
+    return run

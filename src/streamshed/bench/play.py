@@ -1,0 +1,167 @@
+"""Plays a schedule of arrivals to a job, with or without shedding, and measures what came of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import streamshed as ss
+from streamshed.bench import jobs
+from streamshed.bench.feeder import Feeder, Rate, Rows, put
+from streamshed.bench.jobs import Job, Run
+from streamshed.spark.session import local_session
+from streamshed.spark.shed import Shedder
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What can be seen of a run while it plays."""
+
+    second: float
+    arriving: float
+    """Rows per second, by the schedule."""
+    batch: int
+    took: float
+    """Seconds that the last reported batch took."""
+    behind: float
+    """Age of the oldest row that is not committed yet, seconds."""
+    shedder: Shedder | None
+
+
+Watch = Callable[[Glance], None]
+"""Called about twice a second."""
+
+_FILES = 20  # a batch's rows come in so many files, as they do from a feeder
+
+
+def session(name: str) -> SparkSession:
+    return local_session(name, **{"spark.sql.streaming.numRecentProgressUpdates": "10000"})
+
+
+class Workplace:
+    """A temporary folder for the runs of one benchmark."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="streamshed-bench-"))
+        self._serial = 0
+
+    def __enter__(self) -> Workplace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def fresh(self, name: str) -> Path:
+        self._serial += 1
+        path = self.folder / f"{self._serial:03d}-{name}"
+        path.mkdir()
+        return path
+
+
+def capacity(
+    spark: SparkSession, place: Workplace, job: Job, rows: Rows, say: Say, seconds: float = 2.0, most: float = 60.0
+) -> float:
+    """Rows per second that the job can process at most, in batches of about `seconds`.
+
+    One query gets its next rows when it has committed the last ones, until five batches in a row bring
+    no better rate (the JVM compiles and recompiles for half a minute) or `most` seconds are over. The
+    median of the last five counts.
+    """
+    source, checkpoint = place.fresh("calibrate-in"), place.fresh("calibrate-state")
+    query = jobs.start(job(jobs.read(spark, source)), checkpoint)
+    deadline = time.time() + most
+    count, best, since_best = 8_000, 0.0, 0
+    rates: list[float] = []
+    try:
+        while time.time() < deadline and since_best < 5:
+            folder = place.fresh("chunk")
+            for part in range(_FILES):
+                put(folder, f"{len(rates):04d}-{part:02d}.json", rows.take(count // _FILES))
+            for file in sorted(folder.iterdir()):
+                os.replace(file, source / file.name)
+            begin = time.time()
+            query.processAllAvailable()
+            took = time.time() - begin
+            rates.append(count / took)
+            say(f"calibrating: {rates[-1]:,.0f} rows/s")
+            since_best = 0 if rates[-1] > 1.05 * best or took < 0.7 * seconds else since_best + 1
+            best = max(best, rates[-1])
+            count = int(count * max(0.7, min(4.0, seconds / took)))
+    finally:
+        query.stop()
+        shutil.rmtree(source, ignore_errors=True)
+    return statistics.median(rates[-5:])
+
+
+def play(
+    spark: SparkSession,
+    place: Workplace,
+    job: Job,
+    rate: Rate,
+    seconds: float,
+    *,
+    rows: Rows,
+    latency: float | None = None,
+    files_per_batch: int | None = None,
+    settle: float = 0.0,
+    name: str = "run",
+    watch: Watch | None = None,
+    tick: float = 0.1,
+) -> Run:
+    """Play a schedule to a job; with `latency`, shed to keep that bound."""
+    source, checkpoint = place.fresh(f"{name}-in"), place.fresh(f"{name}-state")
+    lines = jobs.read(spark, source, files_per_batch)
+    handle: Shedder | None = None
+    if latency is not None:
+        lines = ss.shed(lines, latency=latency, arrived="arrived", name=name)
+        handle = ss.shedder(lines)
+    query = jobs.start(job(lines), checkpoint)
+    feeder = Feeder(source, rate, seconds, rows=rows, tick=tick)
+    try:
+        feeder.start()
+        begin = time.time()
+        while (now := time.time() - begin) < seconds + settle:
+            jobs.wait_until(query, begin + min(now + 0.5, seconds + settle))
+            if watch is not None:
+                watch(_glance(now, rate, begin, query, handle))
+    finally:
+        feeder.stop()
+        measured_at = time.time()
+        _stop(query, handle)
+    run = jobs.measure(checkpoint, query, feeder.files, feeder.started_at, handle, measured_at)
+    shutil.rmtree(source, ignore_errors=True)
+    return run
+
+
+def _glance(
+    second: float, rate: Rate, begin: float, query: jobs.StreamingQuery, handle: Shedder | None
+) -> Glance:
+    last = jobs.as_dict(query.lastProgress)
+    taken = max(begin, jobs.epoch(last["timestamp"])) if last else begin
+    took = last["durationMs"].get("triggerExecution", 0) / 1000 if last else 0.0
+    # A source that is empty has nothing waiting, whenever the last batch was.
+    idle = not query.status["isTriggerActive"]
+    behind = 0.0 if idle else time.time() - taken
+    return Glance(second, rate(second), last.get("batchId", -1), took, behind, handle)
+
+
+def _stop(query: jobs.StreamingQuery, handle: Shedder | None) -> None:
+    """Stop, once the ledger has the last committed batch: its report comes a moment after it."""
+    deadline = time.time() + 3.0
+    if handle is not None:
+        while time.time() < deadline:
+            last = query.lastProgress
+            if last is None or handle.ledger.last_batch(str(query.id)) >= last["batchId"]:
+                break
+            time.sleep(0.1)
+    query.stop()
