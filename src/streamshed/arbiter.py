@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from streamshed.detect import KeepResponse
 from streamshed.errors import InvalidArgument
-from streamshed.records import Drop, Mode, Overload, Plan, Sample
+from streamshed.records import Drop, Mode, Overload, Plan
 
 _RAISE = 4.0  # a keep fraction grows at most so many times from one plan to the next
 _DEADBAND = 0.03  # changes smaller than this share are not worth a new plan
@@ -29,28 +30,14 @@ class Limits:
 class Arbiter:
     """Turns the drops a policy wants into the plan that is carried out.
 
-    - Protected rows pass whatever happens, so the others have to give up more: with a protected share
-      p, keeping a share s of all rows asks for keep = (s − p)/(1 − p) of the rest. p is not counted
-      (that would cost time) but read off what past drops really kept.
+    - Protected rows pass whatever happens, so the others have to give up more (`KeepResponse`).
     - keep never falls below the floor, and rises by bounded steps.
     - `off` plans nothing; `dry-run` plans, says so, and drops nothing.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, response: KeepResponse | None = None) -> None:
         self.limits = limits or Limits()
-        self._untouched = 0.0
-
-    @property
-    def untouched(self) -> float:
-        """Estimated share of rows that pass whatever the keep fraction is (p)."""
-        return self._untouched
-
-    def learn(self, sample: Sample) -> None:
-        """See what the last drop really kept."""
-        if sample.finished and sample.arrived > 0 and sample.keep < 0.99:
-            seen = (sample.kept / sample.arrived - sample.keep) / (1.0 - sample.keep)
-            # Below zero when whole keys are dropped and the heavy ones happened to be among them.
-            self._untouched += 0.5 * (min(0.98, max(-0.5, seen)) - self._untouched)
+        self._response = response or KeepResponse()
 
     def judge(self, wanted: tuple[Drop, ...], overload: Overload | None, current: Plan, at: float) -> Plan:
         """The plan to be in force from now on; `current` itself if it is as good."""
@@ -73,8 +60,7 @@ class Arbiter:
         return self._settle(plan, current)
 
     def _clamp(self, drop: Drop, current: Plan) -> float:
-        p = self._untouched
-        keep = (drop.keep - p) / (1.0 - p)
+        keep = self._response.keep_for(drop.keep)
         highest = min(1.0, _RAISE * max(current.would_keep(drop.at), self.limits.floor, 0.01))
         return max(self.limits.floor, min(keep, highest))
 
@@ -99,6 +85,6 @@ class Arbiter:
         )
         if keep <= self.limits.floor and overload.share < self.limits.floor:
             text += f"; even the floor of {self.limits.floor:.0%} is more than fits"
-        elif overload.share < self._untouched - 0.02:
-            text += f"; protected rows alone ({self._untouched:.0%}) are more than fits"
+        elif overload.share < self._response.untouched - 0.02:
+            text += f"; protected rows alone ({self._response.untouched:.0%}) are more than fits"
         return text if enforced else f"dry run, nothing is dropped: {text}"

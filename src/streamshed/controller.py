@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from streamshed.arbiter import Arbiter, Limits
-from streamshed.detect import AffineCost, CostModel, OverloadDetector
+from streamshed.detect import AffineCost, CostModel, KeepResponse, OverloadDetector
 from streamshed.errors import InvalidArgument
 from streamshed.records import Drop, Mode, Overload, Plan, Sample
 
@@ -48,8 +48,9 @@ class Controller:
     ) -> None:
         self._policy = policy
         self.cost: CostModel = cost or AffineCost()
-        self._detector = OverloadDetector(self.cost, check_latency(latency))
-        self._arbiter = Arbiter(limits)
+        self._response = KeepResponse()
+        self._detector = OverloadDetector(self.cost, check_latency(latency), response=self._response)
+        self._arbiter = Arbiter(limits, self._response)
         self._plan = Plan(version=version, mode=self._arbiter.limits.mode)
 
     @property
@@ -91,7 +92,7 @@ class Controller:
 
     def observe(self, sample: Sample) -> Plan:
         """Take a sample in and return the plan to be in force; unchanged, it is the same object."""
-        self._arbiter.learn(sample)
+        self._response.learn(sample)
         overload = self._detector.observe(sample)
         wanted = self._policy.drops(overload) if overload is not None else ()
         self._plan = self._arbiter.judge(wanted, overload, self._plan, sample.at)

@@ -12,8 +12,9 @@ from typing import Any
 
 import streamshed.bench.play as playing
 from streamshed.bench import jobs
+from streamshed.bench.draining import backlog, drain
 from streamshed.bench.feeder import Rows
-from streamshed.bench.overhead import BATCH_SECONDS, BATCHES, backlog, drain
+from streamshed.bench.overhead import BATCH_SECONDS, BATCHES
 from streamshed.bench.play import Say
 
 
@@ -29,14 +30,15 @@ def run(say: Say, pairs: int = 7) -> dict[str, Any]:
         fixed: list[float] = []
         for pair in range(-1, pairs):  # the first one warms up
             times = (
-                drain(spark, place, full, True, keep=1.0),
-                drain(spark, place, full, True, keep=0.0),
-                drain(spark, place, empty, True, keep=1.0),
+                drain(spark, place, jobs.light, full, keep=1.0),
+                drain(spark, place, jobs.light, full, keep=0.0),
+                drain(spark, place, jobs.light, empty, keep=1.0),
             )
             if pair >= 0:
                 for seen, took in zip((kept, dropped, fixed), times, strict=True):
                     seen.append(took)
-                say(f"pair {pair + 1} of {pairs}: kept {times[0]:.2f} s, dropped {times[1]:.2f} s, empty {times[2]:.2f} s")
+                whole, none, empty_ = times
+                say(f"pair {pair + 1} of {pairs}: kept {whole:.2f} s, dropped {none:.2f} s, no rows {empty_:.2f} s")
     ratios = [(d - f) / (k - f) for k, d, f in zip(kept, dropped, fixed, strict=True)]
     return {
         "bench": "drain",

@@ -7,11 +7,15 @@ its file to the commit of its batch.
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 import streamshed.bench.play as playing
+from streamshed.bench.draining import backlog, drain
 from streamshed.bench.feeder import Rows
-from streamshed.bench.jobs import Run, heavy
+from streamshed.bench.jobs import Batch, Run, heavy
 from streamshed.bench.play import Say
 
 FACTOR = 3.0
@@ -44,6 +48,8 @@ def run(say: Say, bound: float = 6.0, seconds: float = 70.0) -> dict[str, Any]:
         plain = one("plain")
         capped = one("capped", files=cap)
         shed = one("shed", latency=bound)
+        say("what dropping and an empty batch cost")
+        fixed, per_dropped = _costs(spark, place, rows, per_batch=int(rate * bound / 2))
     plain_rate = plain.goodput(SETTLED, seconds)
     good = shed.goodput(SETTLED, seconds)
     return {
@@ -53,6 +59,9 @@ def run(say: Say, bound: float = 6.0, seconds: float = 70.0) -> dict[str, Any]:
         "plain_p99_s": round(plain.latency(0.99, SETTLED, with_waiting=True), 3),
         "capped_p99_s": round(capped.latency(0.99, SETTLED, with_waiting=True), 3),
         "goodput_ratio": round(good / plain_rate, 3) if plain_rate else None,
+        # Where the rest of the time went: shares of the batches' time.
+        "fixed_cost_share": round(fixed / took, 3) if (took := _batch_seconds(shed, seconds)) else None,
+        "drop_cost_share": round(per_dropped * _dropped_per_batch(shed, seconds) / took, 3) if took else None,
         "p50_s": round(shed.latency(0.5, SETTLED), 3),
         "kept_share": round(shed.kept / max(1, sum(b.arrived for b in shed.batches)), 4),
         "arrivals_per_s": round(rate),
@@ -61,3 +70,29 @@ def run(say: Say, bound: float = 6.0, seconds: float = 70.0) -> dict[str, Any]:
         "batches": len(shed.batches),
         "cap_files": cap,
     }
+
+
+def _settled(run: Run, seconds: float) -> list[Batch]:
+    return [b for b in run.batches if b.started >= SETTLED and b.committed <= seconds]
+
+
+def _batch_seconds(run: Run, seconds: float) -> float:
+    settled = _settled(run, seconds)
+    return sum(b.committed - b.started for b in settled) / len(settled) if settled else 0.0
+
+
+def _dropped_per_batch(run: Run, seconds: float) -> float:
+    settled = _settled(run, seconds)
+    return sum(b.arrived - b.kept for b in settled) / len(settled) if settled else 0.0
+
+
+def _costs(spark: SparkSession, place: playing.Workplace, rows: Rows, per_batch: int) -> tuple[float, float]:
+    """Seconds for a batch of next to nothing, and for reading and dropping one row."""
+    batches = 3
+    full, empty = backlog(place, rows, per_batch, batches), backlog(place, rows, 10, batches)
+    nothing, dropped = [], []
+    for _ in range(3):
+        nothing.append(drain(spark, place, heavy, empty, keep=0.0) / batches)
+        dropped.append(drain(spark, place, heavy, full, keep=0.0) / batches)
+    fixed = statistics.median(nothing)
+    return fixed, max(0.0, statistics.median(dropped) - fixed) / per_batch

@@ -7,16 +7,12 @@ without `shed`, in turn, in one session; each pair gives a ratio of times, and t
 from __future__ import annotations
 
 import statistics
-import time
-from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-
-import streamshed as ss
 import streamshed.bench.play as playing
 from streamshed.bench import jobs
-from streamshed.bench.feeder import Rows, put
+from streamshed.bench.draining import backlog, drain
+from streamshed.bench.feeder import Rows
 from streamshed.bench.play import Say
 
 BATCH_SECONDS = 2.0  # half of a bound of 4 seconds: the size of batch that a job near its bound has
@@ -34,7 +30,7 @@ def run(say: Say, pairs: int = 15) -> dict[str, Any]:
         for pair in range(-1, pairs):  # the first pair warms up
             took = {}
             for attached in (False, True) if pair % 2 else (True, False):
-                took[attached] = drain(spark, place, source, attached)
+                took[attached] = drain(spark, place, jobs.light, source, attached=attached)
             if pair >= 0:
                 plain.append(took[False])
                 with_shed.append(took[True])
@@ -50,34 +46,3 @@ def run(say: Say, pairs: int = 15) -> dict[str, Any]:
         "batch_s": round(statistics.median(plain) / BATCHES, 3),
         "rows_per_batch": int(able * BATCH_SECONDS),
     }
-
-
-def backlog(place: playing.Workplace, rows: Rows, per_batch: int, batches: int) -> Path:
-    """Files for so many batches; `maxFilesPerTrigger` makes the batches."""
-    source = place.fresh("backlog")
-    for number in range(batches * FILES):
-        put(source, f"{number:05d}.json", rows.take(per_batch // FILES))
-    return source
-
-
-FILES = 10  # in a batch
-
-
-def drain(
-    spark: SparkSession, place: playing.Workplace, source: Path, attached: bool, keep: float | None = None
-) -> float:
-    """Seconds that the light job takes for the whole backlog, without the query's start and stop."""
-    lines: DataFrame = jobs.read(spark, source, FILES)
-    if attached:
-        lines = ss.shed(lines, latency=3600, arrived="arrived", floor=0.0)
-        if keep is not None:
-            pin(ss.shedder(lines), keep)
-    query = jobs.start(jobs.light(lines), place.fresh("state"), once=True)
-    query.awaitTermination()
-    return sum(p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]) / 1000
-
-
-def pin(handle: ss.Shedder, keep: float) -> None:
-    """Put a keep fraction in force by hand, for an hour."""
-    span = handle._control.publish(keep, 3600.0, handle._control.history.version + 1, also=lambda _: None)
-    time.sleep(max(0.0, span.start / 1000 - time.time()) + 0.01)

@@ -2,5 +2,6 @@
 
 from streamshed.detect.cost import AffineCost, CostModel, MeanCost
 from streamshed.detect.overload import OverloadDetector
+from streamshed.detect.response import KeepResponse
 
-__all__ = ["AffineCost", "CostModel", "MeanCost", "OverloadDetector"]
+__all__ = ["AffineCost", "CostModel", "KeepResponse", "MeanCost", "OverloadDetector"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import combinations
 from typing import Protocol
@@ -22,6 +23,10 @@ class CostModel(Protocol):
     @property
     def ready(self) -> bool:
         """Whether enough was seen to answer."""
+
+    @property
+    def spread(self) -> float:
+        """How far durations usually are from the prediction, as a share of it."""
 
     def observe(self, duration: float, arrived: float, kept: float) -> None:
         """An interval took `duration` seconds for `arrived` rows, of which `kept` were processed."""
@@ -62,6 +67,10 @@ class MeanCost:
     @property
     def ready(self) -> bool:
         return bool(self._costs)
+
+    @property
+    def spread(self) -> float:
+        return 0.0
 
     def observe(self, duration: float, arrived: float, kept: float) -> None:
         if kept > 0 and duration > 0:
@@ -120,6 +129,11 @@ class AffineCost:
         self._coefficients: tuple[float, float, float] = (0.0, 0.0, 0.0)
         self._correction = 1.0
         self._last_off = 0
+        self._spread = 0.1
+
+    @property
+    def spread(self) -> float:
+        return self._spread
 
     @property
     def fixed(self) -> float:
@@ -155,6 +169,7 @@ class AffineCost:
         """Track the correction; tell how much the sample may weigh in the fit."""
         c0, c1, c2 = self._coefficients
         ratio = min(4.0, max(0.25, duration / (c0 + c1 * kept + c2 * arrived)))
+        self._spread += 0.15 * (min(0.5, abs(math.log(ratio / self._correction))) - self._spread)
         self._correction *= (ratio / self._correction) ** _CORRECTION
         off = (ratio > _OFF) - (ratio < 1.0 / _OFF)
         odd = off != 0 and off != self._last_off

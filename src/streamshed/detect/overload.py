@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from streamshed.detect.cost import CostModel
 from streamshed.detect.rate import ArrivalRate
+from streamshed.detect.response import KeepResponse
 from streamshed.records import Overload, Sample
 
 
@@ -38,10 +39,17 @@ class OverloadDetector:
     """
 
     def __init__(
-        self, cost: CostModel, latency: float, *, margin: float = 0.12, thresholds: Thresholds | None = None
+        self,
+        cost: CostModel,
+        latency: float,
+        *,
+        response: KeepResponse | None = None,
+        margin: float = 0.08,
+        thresholds: Thresholds | None = None,
     ) -> None:
         self.latency = latency
         self._cost = cost
+        self._response = response or KeepResponse()
         self._margin = margin
         self._thresholds = thresholds or Thresholds()
         self._arrivals = ArrivalRate(window=latency / 2.0)
@@ -74,7 +82,8 @@ class OverloadDetector:
             return None
         return Overload(
             arriving=arriving,
-            fitting=self._cost.fitting(arriving, allowed),
+            # Aim lower where durations scatter: a mean absolute deviation of headroom, and a half.
+            fitting=self._cost.fitting(arriving, allowed / (1.0 + 1.5 * self._cost.spread)),
             rate=rate,
             predicted=predicted,
             allowed=allowed,
@@ -92,12 +101,12 @@ class OverloadDetector:
     def _next_duration(self, sample: Sample) -> float:
         """Duration of the interval that started as this sample's ended."""
         arriving = self._arrivals.value * max(sample.interval, sample.duration)
-        return self._cost.predict(arriving, arriving * sample.keep_next)
+        return self._cost.predict(arriving, arriving * self._response.share(sample.keep_next))
 
     def _look_at_running(self, sample: Sample) -> float:
         gap = sample.started - self._last_start if self._last_start is not None else 0.0
         if gap > 0 and self._cost.ready:
-            self._implied = self._cost.rows_behind(sample.duration, sample.keep) / gap
+            self._implied = self._cost.rows_behind(sample.duration, self._response.share(sample.keep)) / gap
         return sample.duration
 
     def _wait_in_source(self) -> float:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -51,6 +52,8 @@ def check_spark(version: str) -> None:
 def local_session(name: str, master: str = "local[*]", **settings: str) -> SparkSession:
     """A quiet Spark on this machine, for the demo and the benchmarks."""
     check_java()
+    # Python workers must be this interpreter, with this package, whatever python3 is on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     defaults = {
         "spark.ui.enabled": "false",

@@ -26,7 +26,7 @@ from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.policies import RandomShedding
 from streamshed.quality import Ledger
-from streamshed.records import Mode, Plan, QualityReport, Sample
+from streamshed.records import Drop, Mode, Plan, QualityReport, Sample
 from streamshed.spark.control import KEEP, SALT, THRESHOLD, ControlFile, History, Span, Store, unit_hash
 from streamshed.spark.counts import arrived_mark, kept_mark
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
@@ -167,6 +167,7 @@ class Shedder:
         self._stores: dict[str, tuple[Store, str]] = {}
         self._plan = Plan(version=control.history.version, mode=limits.mode)
         self._published: tuple[float, float] = (1.0, 0.0)
+        self._pinned: Plan | None = None
         self._callbacks: list[Callable[[Plan], None]] = []
         self._lock = threading.RLock()
         self.ledger = Ledger()
@@ -250,9 +251,32 @@ class Shedder:
                 wanted_mode or self._limits.mode, self._limits.floor if wanted_floor is None else wanted_floor
             )
             now = time.time()
+            if wanted_mode is not None and self._pinned is not None:
+                self.pin(self._pinned.would_keep())
             for controller in self._controllers.values():
                 controller.configure(mode=wanted_mode, latency=wanted_latency, floor=wanted_floor, at=now)
             self._adopt_plan(now)
+
+    def pin(self, keep: float | None) -> None:
+        """Keep this share by hand, whatever the load is; None gives the decision back.
+
+        The mode still rules: in "off" and "dry-run" nothing is dropped.
+        """
+        with self._lock:
+            if keep is None:
+                self._pinned = None
+            else:
+                share = _check_floor(keep, "keep")
+                drops = (Drop(self.name, share),) if self.mode is Mode.ENFORCE else ()
+                self._pinned = Plan(
+                    drops=drops,
+                    wanted=(Drop(self.name, share),),
+                    reason=f"pinned to {share:.3g} by hand",
+                    version=self._plan.version + 1,
+                    mode=self.mode,
+                    at=time.time(),
+                )
+            self._adopt_plan(time.time())
 
     def __repr__(self) -> str:
         report = self.report()
@@ -325,6 +349,8 @@ class Shedder:
     def _adopt_plan(self, now: float) -> None:
         """Of the plans of all queries, put the most careful one in force."""
         plans = [controller.plan for controller in self._controllers.values()]
+        if self._pinned is not None:
+            plans = [self._pinned]
         if not plans:
             self._plan = Plan(version=self._plan.version + 1, mode=self.mode, reason="no query is running")
             return
@@ -509,7 +535,9 @@ def _check_mode(mode: str | Mode) -> Mode:
         ) from None
 
 
-def _check_floor(floor: float) -> float:
-    if isinstance(floor, bool) or not isinstance(floor, (int, float)):
-        raise InvalidArgument("floor must be a share between 0 and 1", got=repr(floor), hint="0.05 keeps 5 % always")
-    return Limits(floor=float(floor)).floor
+def _check_floor(share: float, what: str = "floor") -> float:
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0.0 <= share <= 1.0:
+        raise InvalidArgument(
+            f"{what} must be a share between 0 and 1", got=repr(share), hint="0.05 is 5 % of the rows"
+        )
+    return float(share)

@@ -1,0 +1,34 @@
+"""Shared fixtures: one Spark session for the whole run, and the pieces most tests start from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Machines are noisy: nothing here is judged by the clock.
+settings.register_profile("streamshed", deadline=None)
+settings.load_profile("streamshed")
+
+# Workers must be this interpreter, whatever `python3` is on the PATH.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    from streamshed.spark.session import local_session
+
+    session = local_session("tests", "local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
