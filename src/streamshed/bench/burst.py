@@ -18,7 +18,7 @@ FACTOR = 10.0
 CALM, BURST, AFTER = 15.0, 10.0, 25.0
 
 
-def run(say: Say, bound: float = 6.0) -> dict[str, Any]:
+def run(say: Say, bound: float = 8.0) -> dict[str, Any]:
     spark = playing.session("bench burst")
     rows = Rows()
     with playing.Workplace() as place:

@@ -22,7 +22,7 @@ FACTOR = 3.0
 SETTLED = 10.0  # seconds after the start from which the bound is judged
 
 
-def run(say: Say, bound: float = 6.0, seconds: float = 70.0) -> dict[str, Any]:
+def run(say: Say, bound: float = 8.0, seconds: float = 70.0) -> dict[str, Any]:
     spark = playing.session("bench latency")
     rows = Rows()
     with playing.Workplace() as place:

@@ -45,7 +45,19 @@ _FILES = 20  # a batch's rows come in so many files, as they do from a feeder
 
 
 def session(name: str) -> SparkSession:
-    return local_session(name, **{"spark.sql.streaming.numRecentProgressUpdates": "10000"})
+    return local_session(
+        name,
+        **{
+            "spark.sql.streaming.numRecentProgressUpdates": "10000",
+            # Several tasks a core, so that one that got the long rows does not hold up a whole batch.
+            "spark.sql.files.minPartitionNum": "8",
+            # With adaptive execution on, Spark plans a stateless query anew around every broadcast, the
+            # control row's included: 0.15 s a batch (docs/design.md). Off for all jobs alike.
+            "spark.sql.adaptive.enabled": "false",
+            # Stopping a query in the middle of a batch is an "error" to its tasks.
+            "spark.log.level": "OFF",
+        },
+    )
 
 
 class Workplace:

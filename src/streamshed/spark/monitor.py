@@ -202,7 +202,7 @@ class SessionMonitor:
         try:
             while True:
                 try:
-                    event = self._events.get(timeout=_TICK)
+                    event = self._events.get(timeout=_TICK if self._queries else 1.0)
                 except queue.Empty:
                     event = ("tick", None, None)
                 if event is None:

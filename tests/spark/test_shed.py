@@ -1,0 +1,381 @@
+"""The drop-in on a real Spark: which rows pass, what is counted, and that nothing of ours can hurt a job."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import streamshed as ss
+from streamshed.spark.counts import PlanReader
+from tests.spark.helpers import expected_ids, put_rows, run_all, stream, wait_for
+
+pytestmark = pytest.mark.spark
+ROWS = 2000
+
+
+def ids(rows: list[dict[str, object]]) -> set[object]:
+    return {row["id"] for row in rows}
+
+
+def fill(source: Path, files: int = 4) -> None:
+    for i in range(files):
+        put_rows(source, i * ROWS // files, ROWS // files)
+
+
+# What passes.
+
+
+def test_with_nothing_to_shed_every_row_passes_and_the_schema_is_the_same(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    fill(source)
+    events = stream(spark, source)
+    kept = ss.shed(events, "1 hour", arrived="at", key="user", protect="priority = 'high'", floor=0.05)
+    assert kept.schema == events.schema
+    rows = run_all(kept, tmp_path / "state", "all_pass")
+    assert ids(rows) == set(range(ROWS))
+    assert len(rows) == ROWS
+    report = ss.shedder(kept).report()
+    assert (report.arrived, report.kept, report.shed) == (ROWS, ROWS, 0)
+
+
+@pytest.mark.parametrize("key", [None, "user", "id"])
+def test_the_rows_that_pass_are_those_of_the_stable_hash(
+    spark: SparkSession, source: Path, tmp_path: Path, key: str | None
+) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", key=key, protect="priority = 'high'")
+    handle = ss.shedder(kept)
+    handle.pin(0.3)
+    rows = run_all(kept, tmp_path / "state", f"hashed_{key}")
+    assert ids(rows) == expected_ids(spark, source, 0.3, key, "priority = 'high'")
+    assert handle.report().kept == len(rows)
+    assert handle.report().arrived == ROWS
+    # Protected rows: none shed, ever.
+    assert {i for i in range(ROWS) if i % 10 == 0} <= ids(rows)
+
+
+def test_a_lower_keep_keeps_a_subset_and_whole_keys(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    seen: list[set[object]] = []
+    for keep in (0.2, 0.5):
+        kept = ss.shed(stream(spark, source), "1 hour", key="user")
+        ss.shedder(kept).pin(keep)
+        rows = run_all(kept, tmp_path / f"state{keep}", f"subset_{int(keep * 10)}")
+        by_user = Counter(row["user"] for row in rows)
+        full = Counter(i % 97 for i in range(ROWS))
+        assert by_user
+        assert all(by_user[user] == full[user] for user in by_user)  # type: ignore[index]
+        seen.append(ids(rows))
+    assert seen[0] < seen[1]
+
+
+def test_protected_means_true_not_unknown(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", protect="nullif(priority, 'low') = 'high'")
+    ss.shedder(kept).pin(0.0)
+    rows = run_all(kept, tmp_path / "state", "null_protect")
+    assert ids(rows) == set(range(0, ROWS, 10))
+
+
+def test_a_rotating_salt_chooses_other_keys_at_another_time(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    fill(source, files=1)
+    seen = []
+    for turn in range(2):
+        kept = ss.shed(stream(spark, source), "1 hour", key="user", rotate=0.5)
+        ss.shedder(kept).pin(0.3)
+        rows = run_all(kept, tmp_path / f"state{turn}", f"salt_{turn}")
+        seen.append({row["user"] for row in rows})
+        time.sleep(0.6)
+    assert seen[0] != seen[1]
+    assert all(0 < len(users) < 97 for users in seen)
+
+
+def test_weights_add_up_to_what_arrived(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", protect="priority = 'high'", weight="w")
+    assert kept.columns == [*stream(spark, source).columns, "w"]
+    ss.shedder(kept).pin(0.25)
+    rows = run_all(kept, tmp_path / "state", "weights")
+    weights = {row["id"]: row["w"] for row in rows}
+    assert all(weights[i] == (1.0 if i % 10 == 0 else 4.0) for i in weights)  # type: ignore[operator]
+    # 1,800 rows at 1 in 4: the estimate is within four standard deviations.
+    assert sum(weights.values()) == pytest.approx(ROWS, abs=4 * (1800 * 0.25 * 0.75) ** 0.5 * 4)  # type: ignore[arg-type]
+    assert ids(rows) == expected_ids(spark, source, 0.25, "id", "priority = 'high'")
+    assert ss.shedder(kept).report().kept == len(rows)
+
+
+def test_weights_are_one_while_nothing_is_shed(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", weight="w")
+    rows = run_all(kept, tmp_path / "state", "weights_one")
+    assert len(rows) == ROWS
+    assert {row["w"] for row in rows} == {1.0}
+
+
+def test_what_is_dropped_is_not_worked_on(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """The later work raises on any row but the protected one; so does a filter that Spark could push down."""
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", protect="id = 7")
+    ss.shedder(kept).pin(0.0)
+    worked = kept.withColumn("n", F.expr("if(id = 7, 1, raise_error('worked on a dropped row'))")).where("n > 0")
+    rows = run_all(worked, tmp_path / "state", "no_work")
+    assert ids(rows) == {7}
+
+
+# What follows.
+
+
+def test_state_behind_it_a_window_equals_the_batch_answer_over_the_kept_rows(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", arrived="at", key="user")
+    ss.shedder(kept).pin(0.4)
+    counts = kept.withWatermark("at", "1 hour").groupBy(F.window("at", "10 minutes"), "user").count()
+    rows = run_all(counts, tmp_path / "state", "windows", mode="complete")
+    streamed = {(row["window"].start, row["user"]): row["count"] for row in rows}  # type: ignore[attr-defined]
+    batch = (
+        spark.read.schema(stream(spark, source).schema)
+        .json(str(source))
+        .where(F.col("id").isin(sorted(expected_ids(spark, source, 0.4, "user"))))
+        .groupBy(F.window("at", "10 minutes"), "user")
+        .count()
+        .collect()
+    )
+    assert streamed == {(row.window.start, row.user): row["count"] for row in batch}
+
+
+def test_a_join_of_two_shed_streams_keeps_whole_keys(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source, files=2)
+    left = ss.shed(stream(spark, source), "1 hour", key="id", name="left").select("id", F.col("at").alias("left_at"))
+    right = ss.shed(stream(spark, source), "1 hour", key="id", name="right").select("id", F.col("at").alias("right_at"))
+    handles = [ss.shedder(ss.shed(stream(spark, source), "1 hour"))]
+    del handles
+    joined = left.withWatermark("left_at", "1 hour").join(
+        right.withWatermark("right_at", "1 hour"),
+        on="id",
+    )
+    rows = run_all(joined, tmp_path / "state", "joined")
+    assert ids(rows) == set(range(ROWS))
+
+
+def test_several_shed_streams_in_one_query_are_told_apart(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    some = ss.shed(stream(spark, source).where("id % 2 = 0"), "1 hour", key="id", name="even")
+    more = ss.shed(stream(spark, source).where("id % 2 = 1"), "1 hour", key="id", name="odd")
+    even, odd = ss.shedder(some), ss.shedder(more)
+    even.pin(0.2)
+    odd.pin(0.7)
+    rows = run_all(some.union(more), tmp_path / "state", "both")
+    for handle, rest, keep in ((even, 0, 0.2), (odd, 1, 0.7)):
+        mine = {i for i in expected_ids(spark, source, keep, "id") if i % 2 == rest}
+        assert {i for i in ids(rows) if i % 2 == rest} == mine  # type: ignore[operator]
+        assert (handle.report().arrived, handle.report().kept) == (ROWS // 2, len(mine))
+
+
+def test_one_shed_stream_feeds_several_queries(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    handle = ss.shedder(kept)
+    handle.pin(0.5)
+    first = run_all(kept, tmp_path / "one", "query_one")
+    second = run_all(kept.groupBy("user").count(), tmp_path / "two", "query_two", mode="complete")
+    assert ids(first) == expected_ids(spark, source, 0.5, "id")
+    assert sum(row["count"] for row in second) == len(first)  # type: ignore[misc]
+    by_query = handle.report().by_query
+    assert sorted(r.kept for r in by_query.values()) == [len(first)] * 2
+
+
+def test_a_query_without_a_shed_stream_is_left_alone(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    handle = ss.shedder(ss.shed(stream(spark, source), "1 hour"))
+    assert len(run_all(stream(spark, source), tmp_path / "state", "plain")) == ROWS
+    assert handle.report().batches == 0
+
+
+def test_every_batch_adds_up(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source, files=8)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    handle = ss.shedder(kept)
+    handle.pin(0.5)
+    rows = run_all(kept, tmp_path / "state", "adds_up")
+    entries = list(handle.ledger.recent)
+    assert [e.sample.batch for e in entries] == list(range(8))
+    assert all(e.sample.arrived == ROWS // 8 for e in entries)
+    assert sum(e.sample.kept for e in entries) == len(rows)
+    assert all(e.sample.keep == 0.5 for e in entries)
+    assert handle.report().unseen == 0
+
+
+def test_counts_are_right_behind_a_foreach_batch_sink(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    handle = ss.shedder(kept)
+    handle.pin(0.5)
+    seen: dict[int, int] = {}
+    query = (
+        kept.writeStream.foreachBatch(lambda rows, number: seen.update({number: rows.count()}))
+        .option("checkpointLocation", str(tmp_path / "state"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    wait_for(lambda: handle.report().batches == 4)
+    assert {e.sample.batch: e.sample.kept for e in handle.ledger.recent} == seen
+
+
+# Control while it runs.
+
+
+def test_it_sheds_by_itself_tells_why_and_obeys_its_settings(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """A bound that no batch can keep is an overload on any machine."""
+    kept = ss.shed(stream(spark, source), "10 ms", key="id", floor=0.1)
+    handle = ss.shedder(kept)
+    told: list[ss.Plan] = []
+    handle.on_plan(told.append)
+    handle.on_plan(lambda plan: 1 / 0)  # a broken callback is the user's own affair, and harmless
+    query = kept.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "s")).start()
+    number = 0
+
+    def feed_until(what: str) -> None:
+        def fed() -> bool:
+            nonlocal number
+            put_rows(source, number * 100, 100)
+            number += 1
+            query.processAllAvailable()
+            return bool(eval(what, {"handle": handle}))
+
+        wait_for(fed)
+
+    try:
+        feed_until("handle.keep == 0.1")
+        assert handle.queries == [str(query.id)]
+        assert "the bound allows" in handle.reason
+        assert told
+        assert told[-1].keep() == 0.1
+        feed_until("handle.report().shed > 0")
+        handle.mode = "dry-run"
+        assert handle.keep == 1.0
+        shed_before = handle.report().shed
+        would_before = handle.report().would_shed
+        feed_until(f"handle.report().would_shed > {would_before} + 50")
+        # A batch that was planned before the switch may still have dropped.
+        assert handle.report().shed <= shed_before + 200
+        handle.floor = 0.4
+        handle.mode = "enforce"
+        feed_until("handle.keep == 0.4")
+        handle.mode = "off"
+        assert handle.keep == 1.0
+        assert handle.plan.wanted == ()
+        handle.configure(mode="enforce", latency="1 hour")
+        feed_until("not handle.plan.drops and handle.samples[-1].keep == 1.0")
+    finally:
+        query.stop()
+    report = handle.report()
+    assert report.arrived == number * 100
+    wait_for(lambda: handle.queries == [])
+
+
+def test_a_replayed_log_of_samples_gives_the_plans_of_the_run(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    from streamshed.arbiter import Limits
+    from streamshed.controller import Controller
+    from streamshed.policies import RandomShedding
+
+    fill(source, files=10)
+    kept = ss.shed(stream(spark, source), "10 ms", key="id", floor=0.1, name="replayed")
+    handle = ss.shedder(kept)
+    plans: list[ss.Plan] = []
+    handle.on_plan(plans.append)
+    run_all(kept, tmp_path / "state", "replay")
+    again = Controller(RandomShedding("replayed"), latency=0.01, limits=Limits(floor=0.1))
+    replayed = [again.observe(sample) for sample in handle.samples]
+    assert len(handle.samples) >= 10
+    assert [p for p in plans if p.drops] == list(dict.fromkeys(p for p in replayed if p.drops))
+
+
+# Failing open.
+
+
+def test_a_control_file_that_vanishes_keeps_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))
+    handle = ss.shedder(kept)
+    handle.pin(0.0)
+    Path(handle.control_path.removeprefix("file:")).unlink()
+    assert len(run_all(kept.select("id"), tmp_path / "state", "vanished")) == ROWS
+
+
+def test_a_control_file_that_is_garbage_keeps_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))
+    handle = ss.shedder(kept)
+    handle.pin(0.0)
+    Path(handle.control_path.removeprefix("file:")).write_text("{ this is not a plan")
+    assert len(run_all(kept.select("id"), tmp_path / "state", "garbage")) == ROWS
+
+
+def test_an_error_of_ours_keeps_rows_and_the_job(
+    spark: SparkSession, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    handle = ss.shedder(kept)
+    handle.pin(0.0)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("counting is broken")
+
+    monkeypatch.setattr(PlanReader, "read", broken)
+    query = kept.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "s")).start()
+    try:
+        with caplog.at_level(logging.WARNING, logger="streamshed"):
+            put_rows(source, 0, 100)
+            query.processAllAvailable()
+            wait_for(lambda: "counting is broken" in caplog.text)
+            wait_for(lambda: handle.keep == 1.0)
+        put_rows(source, 100, 100)
+        query.processAllAvailable()
+        assert query.isActive
+        assert query.exception() is None
+    finally:
+        query.stop()
+    assert "rows are all kept" in caplog.text
+
+
+def test_a_controller_that_died_is_outlived_by_its_plan_only_for_its_lease(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    fill(source, files=2)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    handle = ss.shedder(kept)
+    # What a controller leaves that dies right after publishing.
+    span = handle._control.publish(0.0, 0.3, 1, also=lambda _: None)
+    time.sleep(max(0.0, span.until / 1000 - time.time()) + 0.05)
+    assert len(run_all(kept.select("id"), tmp_path / "state", "lease")) == ROWS
+
+
+def test_the_control_file_stands_where_the_user_says(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    kept = ss.shed(stream(spark, source), "1 hour", control=str(tmp_path / "here"), name="clicks")
+    assert ss.shedder(kept).control_path.endswith("/here/clicks.control.json")
+    assert (tmp_path / "here" / "clicks.control.json").exists()
+    assert not list((tmp_path / "here").glob(".*.crc"))
+
+
+def test_the_plans_are_kept_in_the_checkpoint(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source, files=2)
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", name="clicks")
+    ss.shedder(kept).pin(0.5)
+    run_all(kept, tmp_path / "state", "beside")
+    assert (tmp_path / "state" / "streamshed" / "clicks.json").exists()
