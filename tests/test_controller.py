@@ -43,8 +43,15 @@ class Engine:
             took = (FIXED + PER_KEPT * kept + PER_ARRIVED * rows) * slower
             self._play_reports(start, start + took, keep, pending)
             pending = Sample(
-                at=start + took, started=start, arrived=rows, kept=kept, gap=gap, waited=gap, keep=keep,
-                query="q", batch=number,
+                at=start + took,
+                started=start,
+                arrived=rows,
+                kept=kept,
+                gap=gap,
+                waited=gap,
+                keep=keep,
+                query="q",
+                batch=number,
             )
             self.samples.append(pending)
             last_start, clock, number = start, start + took, number + 1

@@ -1,7 +1,7 @@
 """Load shedding for Apache Spark Structured Streaming.
 
-    import streamshed as ss
-    kept = ss.shed(events, latency="4 seconds", arrived="timestamp", key="user_id")
+import streamshed as ss
+kept = ss.shed(events, latency="4 seconds", arrived="timestamp", key="user_id")
 """
 
 from typing import TYPE_CHECKING, Any

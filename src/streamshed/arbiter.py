@@ -23,7 +23,9 @@ class Limits:
     def __post_init__(self) -> None:
         if not 0.0 <= self.floor <= 1.0:
             raise InvalidArgument(
-                "floor must be a share between 0 and 1", got=self.floor, hint="0.05 always keeps 5 % of the rows"
+                "floor must be a share between 0 and 1",
+                got=self.floor,
+                hint="0.05 always keeps 5 % of the rows",
             )
 
 

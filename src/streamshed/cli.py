@@ -24,7 +24,9 @@ _aside = Console(stderr=True)
 @app.command()
 def demo(
     latency: Annotated[str, typer.Option(help="The bound to keep.")] = "4 seconds",
-    out: Annotated[Path, typer.Option(help="Where to put the picture (and its numbers, as .json).")] = Path("demo.png"),
+    out: Annotated[Path, typer.Option(help="Where to put the picture (and its numbers, as .json).")] = Path(
+        "demo.png"
+    ),
 ) -> None:
     """A burst at three times this machine's capacity: plain Spark and Streamshed side by side."""
     from streamshed import demo as show

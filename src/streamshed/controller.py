@@ -67,7 +67,12 @@ class Controller:
         return self._arbiter.limits
 
     def configure(
-        self, *, latency: float | None = None, mode: Mode | None = None, floor: float | None = None, at: float = 0.0
+        self,
+        *,
+        latency: float | None = None,
+        mode: Mode | None = None,
+        floor: float | None = None,
+        at: float = 0.0,
     ) -> Plan:
         """Change a setting while running; the mode takes effect at once, the rest with the next sample."""
         if latency is not None:

@@ -64,10 +64,16 @@ def run(console: Console, out: Path, bound: float = 4.0) -> Outcome:
         with console.status("starting Spark") as status:
             spark = playing.session("streamshed demo")
             able = playing.capacity(
-                spark, place, heavy, rows, lambda text: status.update(f"finding out what this machine can do · {text}"),
+                spark,
+                place,
+                heavy,
+                rows,
+                lambda text: status.update(f"finding out what this machine can do · {text}"),
                 most=35.0,
             )
-        console.print(f"This job can process [bold]{able:,.0f} rows/s[/] here. Now {OVERLOAD:.0f} times that arrives.")
+        console.print(
+            f"This job can process [bold]{able:,.0f} rows/s[/] here. Now {OVERLOAD:.0f} times that arrives."
+        )
 
         def rate(second: float) -> float:
             return able * (OVERLOAD if CALM <= second < CALM + BURST else CALM_LOAD)
@@ -82,7 +88,15 @@ def run(console: Console, out: Path, bound: float = 4.0) -> Outcome:
 
             for name, latency in (("plain", None), ("shed", bound)):
                 runs[name] = playing.play(
-                    spark, place, heavy, rate, seconds, rows=rows, latency=latency, settle=4.0, name=name,
+                    spark,
+                    place,
+                    heavy,
+                    rate,
+                    seconds,
+                    rows=rows,
+                    latency=latency,
+                    settle=4.0,
+                    name=name,
                     watch=lambda glance, name=name: watch(name, glance),  # type: ignore[misc]
                 )
     outcome = Outcome(bound, able, runs["plain"], runs["shed"])
@@ -121,7 +135,8 @@ class _Board:
             return Group(table)
         name, glance = self._now
         job = "plain Spark" if name == "plain" else "Streamshed"
-        line = f"{job}: second {glance.second:.0f} of {self._seconds + 4:.0f}, batch {glance.batch} took {glance.took:.1f} s"
+        line = f"{job}: second {glance.second:.0f} of {self._seconds + 4:.0f}"
+        line += f", batch {glance.batch} took {glance.took:.1f} s"
         if glance.shedder is not None and glance.shedder.plan.drops:
             line += f" · {glance.shedder.reason}"
         return Group(table, Text(line, style="dim"))
@@ -166,7 +181,10 @@ def draw(outcome: Outcome, out: Path) -> None:
     figure, (above, below) = pyplot.subplots(
         2, 1, figsize=(9, 6), sharex=True, height_ratios=[3, 1.2], layout="constrained"
     )
-    for run, label, colour in ((outcome.plain, "plain Spark", "#b5432a"), (outcome.shed, "Streamshed", "#1f6f8b")):
+    for run, label, colour in (
+        (outcome.plain, "plain Spark", "#b5432a"),
+        (outcome.shed, "Streamshed", "#1f6f8b"),
+    ):
         times, latencies = _by_arrival(run)
         above.plot(times, latencies, label=label, color=colour, linewidth=2)
         if len(run.waiting):
@@ -176,12 +194,18 @@ def draw(outcome: Outcome, out: Path) -> None:
             above.plot(arrivals[order], run.waiting[order], color=colour, linestyle=":", linewidth=2)
     above.axhline(outcome.bound, color="#444444", linewidth=1, linestyle="--")
     above.annotate(
-        f"bound {outcome.bound:g} s", (0.0, outcome.bound), textcoords="offset points", xytext=(4, 4), color="#444444"
+        f"bound {outcome.bound:g} s",
+        (0.0, outcome.bound),
+        textcoords="offset points",
+        xytext=(4, 4),
+        color="#444444",
     )
     for axes in (above, below):
         axes.axvspan(CALM, CALM + BURST, color="#f3e9d2", zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
-    above.text(CALM + 0.3, above.get_ylim()[1] * 0.97, f"{OVERLOAD:.0f}× capacity arrives", va="top", color="#8a7340")
+    above.text(
+        CALM + 0.3, above.get_ylim()[1] * 0.97, f"{OVERLOAD:.0f}× capacity arrives", va="top", color="#8a7340"
+    )
     above.set_ylabel("end-to-end latency of a row (s)")
     above.set_title("A burst, with and without load shedding", loc="left")
     above.legend(frameon=False, loc="upper right")

@@ -42,6 +42,8 @@ def test_the_planned_load_fits(overload: Overload) -> None:
 
 @given(overload=overloads, more=st.floats(1, 100))
 def test_a_larger_excess_never_keeps_more(overload: Overload, more: float) -> None:
-    worse = Overload(overload.arriving * more, overload.fitting, overload.rate, overload.predicted, overload.allowed)
+    worse = Overload(
+        overload.arriving * more, overload.fitting, overload.rate, overload.predicted, overload.allowed
+    )
     policy = RandomShedding()
     assert sum(d.keep for d in policy.drops(worse)) <= sum(d.keep for d in policy.drops(overload)) + 1e-12

@@ -42,7 +42,9 @@ def test_a_model_that_saw_nothing_lets_everything_through() -> None:
     fixed=st.floats(0.05, 1.0),
     per_kept=st.floats(1e-6, 1e-3),
     share=st.floats(0.01, 0.5),
-    sizes=st.lists(st.tuples(st.integers(100, 100_000), st.floats(0.05, 1.0)), min_size=12, max_size=30, unique=True),
+    sizes=st.lists(
+        st.tuples(st.integers(100, 100_000), st.floats(0.05, 1.0)), min_size=12, max_size=30, unique=True
+    ),
 )
 def test_affine_cost_predicts_data_that_is_affine(
     fixed: float, per_kept: float, share: float, sizes: list[tuple[int, float]]

@@ -17,7 +17,14 @@ def batch(started: float, rows: int, gap: float, keep: float = 1.0, **more: floa
     kept = int(rows * keep)
     took = FIXED + ROW * kept
     return Sample(
-        at=started + took, started=started, arrived=rows, kept=kept, gap=gap, waited=gap, keep=keep, keep_next=keep,
+        at=started + took,
+        started=started,
+        arrived=rows,
+        kept=kept,
+        gap=gap,
+        waited=gap,
+        keep=keep,
+        keep_next=keep,
         **more,  # type: ignore[arg-type]
     )
 

@@ -9,7 +9,14 @@ from streamshed.records import Drop, Mode, Plan, Sample
 
 def entry(batch: int, arrived: int, kept: int, query: str = "q", took: float = 1.0) -> Sample:
     return Sample(
-        at=batch + took, started=batch, arrived=arrived, kept=kept, gap=1.0, waited=1.0, query=query, batch=batch
+        at=batch + took,
+        started=batch,
+        arrived=arrived,
+        kept=kept,
+        gap=1.0,
+        waited=1.0,
+        query=query,
+        batch=batch,
     )
 
 

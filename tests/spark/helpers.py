@@ -49,7 +49,9 @@ def run_all(output: DataFrame, checkpoint: Path, name: str, mode: str = "append"
     return [row.asDict() for row in output.sparkSession.table(name).collect()]
 
 
-def expected_ids(spark: SparkSession, folder: Path, keep: float, key: str | None, protect: str | None = None) -> set[int]:
+def expected_ids(
+    spark: SparkSession, folder: Path, keep: float, key: str | None, protect: str | None = None
+) -> set[int]:
     """The ids that a drop must keep, by a plain batch query: the oracle."""
     rows = spark.read.schema(SCHEMA).json(str(folder))
     columns: list[Column] = [F.col(key)] if key else [F.col(c) for c in rows.columns]

@@ -21,7 +21,11 @@ pytestmark = pytest.mark.spark
     [
         ({"latency": 0}, "latency must be a length of time above 0", "0"),
         ({"latency": "fast"}, "latency must be a length of time above 0", "fast"),
-        ({"arrived": "when"}, "arrived names a column that the stream does not have", "id, user, priority, at"),
+        (
+            {"arrived": "when"},
+            "arrived names a column that the stream does not have",
+            "id, user, priority, at",
+        ),
         ({"arrived": "id"}, "arrival column must be a timestamp", "bigint"),
         ({"key": "whom"}, "key names a column that the stream does not have", "'whom'"),
         ({"key": ["user", "whom"]}, "key names a column that the stream does not have", "'whom'"),
@@ -103,7 +107,9 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         session.check_java()
 
 
-@pytest.mark.parametrize(("said", "works"), [('1.8.0_392"', False), ('11.0.2"', False), ('17.0.9"', True), ('25"', True)])
+@pytest.mark.parametrize(
+    ("said", "works"), [('1.8.0_392"', False), ('11.0.2"', False), ('17.0.9"', True), ('25"', True)]
+)
 def test_java_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, works: bool) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()

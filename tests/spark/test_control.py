@@ -15,7 +15,9 @@ from streamshed.errors import InvalidArgument
 from streamshed.spark.control import KEEP, KEPT_PLANS, LENGTH, ControlFile, History, Span, Store
 
 spans = st.lists(
-    st.tuples(st.integers(0, 10_000), st.integers(1, 5000), st.floats(0, 1)), max_size=30, unique_by=lambda t: t[0]
+    st.tuples(st.integers(0, 10_000), st.integers(1, 5000), st.floats(0, 1)),
+    max_size=30,
+    unique_by=lambda t: t[0],
 )
 
 
@@ -83,7 +85,6 @@ def test_a_missing_file_orders_no_drop(spark: SparkSession, tmp_path: Path) -> N
 @pytest.mark.spark
 def test_spark_reads_what_was_published_when_its_time_has_come(spark: SparkSession, tmp_path: Path) -> None:
     control = ControlFile(Store(spark, str(tmp_path)), "c")
-
 
     def orders() -> list[float]:
         # A new DataFrame each time: a batch one keeps the time of its first execution, a micro-batch does not.

@@ -156,8 +156,12 @@ def test_state_behind_it_a_window_equals_the_batch_answer_over_the_kept_rows(
 
 def test_a_join_of_two_shed_streams_keeps_whole_keys(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source, files=2)
-    left = ss.shed(stream(spark, source), "1 hour", key="id", name="left").select("id", F.col("at").alias("left_at"))
-    right = ss.shed(stream(spark, source), "1 hour", key="id", name="right").select("id", F.col("at").alias("right_at"))
+    left = ss.shed(stream(spark, source), "1 hour", key="id", name="left").select(
+        "id", F.col("at").alias("left_at")
+    )
+    right = ss.shed(stream(spark, source), "1 hour", key="id", name="right").select(
+        "id", F.col("at").alias("right_at")
+    )
     handles = [ss.shedder(ss.shed(stream(spark, source), "1 hour"))]
     del handles
     joined = left.withWatermark("left_at", "1 hour").join(
@@ -168,7 +172,9 @@ def test_a_join_of_two_shed_streams_keeps_whole_keys(spark: SparkSession, source
     assert ids(rows) == set(range(ROWS))
 
 
-def test_several_shed_streams_in_one_query_are_told_apart(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_several_shed_streams_in_one_query_are_told_apart(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     fill(source)
     some = ss.shed(stream(spark, source).where("id % 2 = 0"), "1 hour", key="id", name="even")
     more = ss.shed(stream(spark, source).where("id % 2 = 1"), "1 hour", key="id", name="odd")
@@ -328,7 +334,11 @@ def test_a_control_file_that_is_garbage_keeps_rows(spark: SparkSession, source: 
 
 
 def test_an_error_of_ours_keeps_rows_and_the_job(
-    spark: SparkSession, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kept = ss.shed(stream(spark, source), "1 hour", key="id")
     handle = ss.shedder(kept)

@@ -19,6 +19,8 @@ BENCHES = {
 def bench(name: str) -> Callable[..., dict[str, Any]]:
     """The function behind a benchmark's name."""
     if name not in BENCHES:
-        raise InvalidArgument("there is no such benchmark", got=repr(name), hint=f"choose from: {', '.join(BENCHES)}")
+        raise InvalidArgument(
+            "there is no such benchmark", got=repr(name), hint=f"choose from: {', '.join(BENCHES)}"
+        )
     run: Callable[..., dict[str, Any]] = import_module(f"streamshed.bench.{name}").run
     return run

@@ -38,7 +38,9 @@ def run(say: Say, pairs: int = 7) -> dict[str, Any]:
                 for seen, took in zip((kept, dropped, fixed), times, strict=True):
                     seen.append(took)
                 whole, none, empty_ = times
-                say(f"pair {pair + 1} of {pairs}: kept {whole:.2f} s, dropped {none:.2f} s, no rows {empty_:.2f} s")
+                say(
+                    f"pair {pair + 1} of {pairs}: kept {whole:.2f} s, dropped {none:.2f} s, no rows {empty_:.2f} s"
+                )
     ratios = [(d - f) / (k - f) for k, d, f in zip(kept, dropped, fixed, strict=True)]
     return {
         "bench": "drain",

@@ -24,7 +24,13 @@ def backlog(place: Workplace, rows: Rows, per_batch: int, batches: int) -> Path:
 
 
 def drain(
-    spark: SparkSession, place: Workplace, job: Job, source: Path, *, attached: bool = True, keep: float | None = None
+    spark: SparkSession,
+    place: Workplace,
+    job: Job,
+    source: Path,
+    *,
+    attached: bool = True,
+    keep: float | None = None,
 ) -> float:
     """Seconds that a job takes for the whole backlog, without the query's start and stop."""
     lines: DataFrame = jobs.read(spark, source, FILES)

@@ -43,7 +43,9 @@ def light(lines: DataFrame) -> DataFrame:
 
 def heavy(lines: DataFrame) -> DataFrame:
     """Parse JSON, filter, and a computation whose length is in the row: a digest over a long text."""
-    rows = lines.select("value", F.from_json("value", SCHEMA).alias("r"), "arrived").select("value", "r.*", "arrived")
+    rows = lines.select("value", F.from_json("value", SCHEMA).alias("r"), "arrived").select(
+        "value", "r.*", "arrived"
+    )
     digest = F.expr("sha2(repeat(value, 400 * work), 256)")
     return rows.where("v > 10").select("id", "user", "v", digest.alias("digest"), "arrived")
 

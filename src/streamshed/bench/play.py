@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import streamshed as ss
 from streamshed.bench import jobs
@@ -81,7 +82,13 @@ class Workplace:
 
 
 def capacity(
-    spark: SparkSession, place: Workplace, job: Job, rows: Rows, say: Say, seconds: float = 2.0, most: float = 60.0
+    spark: SparkSession,
+    place: Workplace,
+    job: Job,
+    rows: Rows,
+    say: Say,
+    seconds: float = 2.0,
+    most: float = 60.0,
 ) -> float:
     """Rows per second that the job can process at most, in batches of about `seconds`.
 
@@ -155,9 +162,7 @@ def play(
     return run
 
 
-def _glance(
-    second: float, rate: Rate, begin: float, query: jobs.StreamingQuery, handle: Shedder | None
-) -> Glance:
+def _glance(second: float, rate: Rate, begin: float, query: StreamingQuery, handle: Shedder | None) -> Glance:
     last = jobs.as_dict(query.lastProgress)
     taken = max(begin, jobs.epoch(last["timestamp"])) if last else begin
     took = last["durationMs"].get("triggerExecution", 0) / 1000 if last else 0.0
@@ -167,7 +172,7 @@ def _glance(
     return Glance(second, rate(second), last.get("batchId", -1), took, behind, handle)
 
 
-def _stop(query: jobs.StreamingQuery, handle: Shedder | None) -> None:
+def _stop(query: StreamingQuery, handle: Shedder | None) -> None:
     """Stop, once the ledger has the last committed batch: its report comes a moment after it."""
     deadline = time.time() + 3.0
     if handle is not None:

@@ -10,7 +10,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-
 _COLD_BATCHES = 4
 _COLD_FORGETTING = 0.3
 _OFF = 1.5  # a duration this many times off its prediction is odd

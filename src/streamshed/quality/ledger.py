@@ -89,7 +89,16 @@ class Ledger:
     def totals(self, query: str) -> dict[str, Any]:
         """A query's totals as JSON-able data, for the checkpoint."""
         report = self._by_query.get(query, QualityReport())
-        fields = ("arrived", "kept", "would_shed", "batches", "unseen", "latency_mean", "latency_max", "over_bound")
+        fields = (
+            "arrived",
+            "kept",
+            "would_shed",
+            "batches",
+            "unseen",
+            "latency_mean",
+            "latency_max",
+            "over_bound",
+        )
         return {"last_batch": self.last_batch(query)} | {name: getattr(report, name) for name in fields}
 
     def restore(self, query: str, totals: Mapping[str, Any]) -> None:

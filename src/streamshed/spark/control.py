@@ -105,8 +105,8 @@ class Store:
     _CREATE_IS_ATOMIC = frozenset({"s3", "s3a", "s3n", "gs", "oss", "obs", "cosn", "r2"})
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self._jvm: Any = spark._jvm
         self._gateway: Any = spark.sparkContext._gateway
+        self._jvm: Any = self._gateway.jvm
         self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._hadoop: Any = self._jvm.org.apache.hadoop.fs
         path = self._hadoop.Path(folder)
@@ -214,7 +214,7 @@ class ControlFile:
         may fail, whatever the file holds: `get` and `try_element_at` answer null where `[]` raises.
         """
         now = F.unix_millis(F.current_timestamp())
-        valid = F.filter("plans", lambda p: (F.get(p, F.lit(0)) <= now))
+        valid = F.filter("plans", lambda p: F.get(p, F.lit(0)) <= now)
         plan = (
             spark.read.option("ignoreMissingFiles", "true")
             .option("ignoreCorruptFiles", "true")

@@ -15,7 +15,7 @@ import re
 import threading
 import time
 import weakref
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
@@ -55,7 +55,9 @@ class Watched(Protocol):
 class QueryWatch:
     """One run of one streaming query that has shed streams in its plan."""
 
-    def __init__(self, execution: Any, query_id: str, run_id: str, name: str | None, streams: list[Watched]) -> None:
+    def __init__(
+        self, execution: Any, query_id: str, run_id: str, name: str | None, streams: list[Watched]
+    ) -> None:
         self.id = query_id
         self.run_id = run_id
         self.name = name or query_id[:8]
@@ -136,7 +138,7 @@ class QueryWatch:
 class SessionMonitor:
     """The listeners and the worker thread of one Spark session."""
 
-    _by_session: weakref.WeakKeyDictionary[SparkSession, SessionMonitor] = weakref.WeakKeyDictionary()
+    _by_session: ClassVar[weakref.WeakKeyDictionary[SparkSession, SessionMonitor]] = weakref.WeakKeyDictionary()
     _lock = threading.Lock()
 
     @classmethod

@@ -54,9 +54,7 @@ def _held_back(source: Mapping[str, Any]) -> float:
     return float(sum(rows for rows in behind if rows > 0))
 
 
-def _numbers(
-    offsets: Mapping[str, Any], above: tuple[str, ...] = ()
-) -> Iterable[tuple[tuple[str, ...], float]]:
+def _numbers(offsets: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], float]]:
     """Offsets of `{topic: {partition: offset}}`, one by one."""
     for name, value in offsets.items():
         if isinstance(value, dict):

@@ -134,7 +134,9 @@ def shedder(kept: DataFrame) -> Shedder:
     handle = kept.__dict__.get("_streamshed") if isinstance(kept, DataFrame) else None
     if not isinstance(handle, Shedder):
         raise InvalidArgument(
-            "this is not a shed stream", got=type(kept).__name__, hint="give the DataFrame that shed() returned"
+            "this is not a shed stream",
+            got=type(kept).__name__,
+            hint="give the DataFrame that shed() returned",
         )
     return handle
 
@@ -424,7 +426,7 @@ def _control_store(spark: SparkSession, control: str | None, name: str) -> Store
     if folder is None and base:
         folder = f"{base}/_streamshed"
     if folder is None:
-        master = spark.sparkContext.master
+        master = str(spark.sparkContext.master)
         if not master.startswith("local"):
             raise InvalidArgument(
                 "a cluster's executors must be able to read the control file, and no place is given for it",
@@ -436,7 +438,9 @@ def _control_store(spark: SparkSession, control: str | None, name: str) -> Store
         store = Store(spark, folder)
     except Exception as error:
         raise InvalidArgument(
-            "the control folder cannot be used", got=f"{folder!r}: {error}", hint="is its file system known to Spark?"
+            "the control folder cannot be used",
+            got=f"{folder!r}: {error}",
+            hint="is its file system known to Spark?",
         ) from error
     if temporary:
         atexit.register(_remove_quietly, store)
@@ -457,7 +461,9 @@ def _check_stream(events: object) -> None:
         )
     if not isinstance(events, DataFrame):
         raise InvalidArgument(
-            "shed() takes a streaming DataFrame", got=type(events).__name__, hint="give it spark.readStream…load()"
+            "shed() takes a streaming DataFrame",
+            got=type(events).__name__,
+            hint="give it spark.readStream…load()",
         )
     if not events.isStreaming:
         raise InvalidArgument(
@@ -500,7 +506,9 @@ def _check_keys(events: DataFrame, key: str | Sequence[str] | None) -> list[Colu
         return [F.col(f"`{column}`") for column in hashable]
     names = [key] if isinstance(key, str) else list(key)
     if not names:
-        raise InvalidArgument("key must name at least one column", got="an empty list", hint="leave key out instead")
+        raise InvalidArgument(
+            "key must name at least one column", got="an empty list", hint="leave key out instead"
+        )
     return [_check_column(events, column, "key") for column in names]
 
 
