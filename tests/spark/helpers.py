@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.spark.control import unit_hash
+from streamshed.spark.monitor import SessionMonitor
 
 SCHEMA = "id LONG, user LONG, priority STRING, at TIMESTAMP"
 _serials = itertools.count()
@@ -46,6 +47,8 @@ def run_all(output: DataFrame, checkpoint: Path, name: str, mode: str = "append"
     writer = output.writeStream.format("memory").queryName(name).outputMode(mode)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
+    # The last reports come a moment after the end.
+    wait_for(lambda: not SessionMonitor.of(output.sparkSession)._queries)
     return [row.asDict() for row in output.sparkSession.table(name).collect()]
 
 

@@ -288,9 +288,9 @@ def test_it_sheds_by_itself_tells_why_and_obeys_its_settings(
         feed_until("not handle.plan.drops and handle.samples[-1].keep == 1.0")
     finally:
         query.stop()
-    report = handle.report()
-    assert report.arrived == number * 100
-    wait_for(lambda: handle.queries == [])
+    assert handle.settle()
+    assert handle.queries == []
+    assert handle.report().arrived == number * 100
 
 
 def test_a_replayed_log_of_samples_gives_the_plans_of_the_run(

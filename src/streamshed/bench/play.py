@@ -173,12 +173,7 @@ def _glance(second: float, rate: Rate, begin: float, query: StreamingQuery, hand
 
 
 def _stop(query: StreamingQuery, handle: Shedder | None) -> None:
-    """Stop, once the ledger has the last committed batch: its report comes a moment after it."""
-    deadline = time.time() + 3.0
-    if handle is not None:
-        while time.time() < deadline:
-            last = query.lastProgress
-            if last is None or handle.ledger.last_batch(str(query.id)) >= last["batchId"]:
-                break
-            time.sleep(0.1)
+    """Stop, and wait for the ledger to have the last committed batch."""
     query.stop()
+    if handle is not None:
+        handle.settle()

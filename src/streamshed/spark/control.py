@@ -105,8 +105,9 @@ class Store:
     _CREATE_IS_ATOMIC = frozenset({"s3", "s3a", "s3n", "gs", "oss", "obs", "cosn", "r2"})
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self._gateway: Any = spark.sparkContext._gateway
-        self._jvm: Any = self._gateway.jvm
+        gateway: Any = spark.sparkContext._gateway
+        self._gateway = gateway
+        self._jvm: Any = gateway.jvm
         self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._hadoop: Any = self._jvm.org.apache.hadoop.fs
         path = self._hadoop.Path(folder)

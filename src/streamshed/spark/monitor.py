@@ -72,6 +72,11 @@ class QueryWatch:
         self._reported = -1
         self._next_look = 0.0
 
+    @property
+    def active(self) -> bool:
+        """Whether the query still runs; its last report may be under way when it does not."""
+        return bool(self._execution.isActive())
+
     def capture(self, batch: Any = None) -> None:
         """Hold on to the newest batch's execution: Spark forgets it when it plans the next."""
         batch = batch if batch is not None else self._execution.lastExecution()

@@ -166,6 +166,7 @@ class Shedder:
         self._latency = latency
         self._limits = limits
         self._controllers: dict[str, Controller] = {}
+        self._queries: dict[str, QueryWatch] = {}
         self._stores: dict[str, tuple[Store, str]] = {}
         self._plan = Plan(version=control.history.version, mode=limits.mode)
         self._published: tuple[float, float] = (1.0, 0.0)
@@ -197,7 +198,7 @@ class Shedder:
     @property
     def queries(self) -> list[str]:
         """Ids of the running queries that read this stream."""
-        return list(self._controllers)
+        return list(self._queries)
 
     @property
     def control_path(self) -> str:
@@ -259,6 +260,18 @@ class Shedder:
                 controller.configure(mode=wanted_mode, latency=wanted_latency, floor=wanted_floor, at=now)
             self._adopt_plan(now)
 
+    def settle(self, seconds: float = 5.0) -> bool:
+        """Wait until the ledger has every batch of the queries that have ended: reports come a moment later.
+
+        False if that took longer than `seconds`.
+        """
+        deadline = time.monotonic() + seconds
+        while any(not query.active for query in list(self._queries.values())):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
     def pin(self, keep: float | None) -> None:
         """Keep this share by hand, whatever the load is; None gives the decision back.
 
@@ -294,6 +307,7 @@ class Shedder:
         with self._lock:
             file = f"{self.name if self._named else f'shed-{position}'}.json"
             store = Store(self._spark, f"{query.checkpoint}/streamshed")
+            self._queries[query.id] = query
             self._stores[query.id] = (store, file)
             saved = _read_state(store, file)
             if saved:
@@ -308,8 +322,8 @@ class Shedder:
 
     def detach(self, query: QueryWatch) -> None:
         with self._lock:
-            self._controllers.pop(query.id, None)
-            self._stores.pop(query.id, None)
+            for kept in (self._controllers, self._stores, self._queries):
+                kept.pop(query.id, None)
             if self._controllers:
                 self._adopt_plan(time.time())
 
