@@ -33,6 +33,7 @@ def demo(
 
     bound = seconds(latency, "--latency")
     outcome = show.run(_screen, out, bound)
+    _screen.print()
     _screen.print(show.summary_table(outcome))
     _screen.print(f"picture: [bold]{out}[/]")
 

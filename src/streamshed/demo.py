@@ -148,18 +148,18 @@ class _Board:
 
 
 def summary_table(outcome: Outcome) -> Table:
-    table = Table(title="the same arrivals, twice")
+    table = Table(title="the same arrivals, twice: latency, rows, and the share that came in time")
     headings = {
         "job": "job",
-        "p50_s": "latency p50",
-        "p99_s": "latency p99",
+        "p50_s": "p50",
+        "p99_s": "p99",
         "rows_kept": "delivered",
         "rows_shed": "shed",
-        "rows_waiting": "still waiting",
-        "in_time_share": f"in time (≤ {outcome.bound:g} s)",
+        "rows_waiting": "waiting",
+        "in_time_share": f"within {outcome.bound:g} s",
     }
     for name, heading in headings.items():
-        table.add_column(heading, justify="left" if name == "job" else "right")
+        table.add_column(heading, justify="left" if name == "job" else "right", no_wrap=True)
     for row in outcome.summary():
         table.add_row(
             row["job"],
@@ -188,10 +188,8 @@ def draw(outcome: Outcome, out: Path) -> None:
         times, latencies = _by_arrival(run)
         above.plot(times, latencies, label=label, color=colour, linewidth=2)
         if len(run.waiting):
-            end = max(b.committed for b in run.batches) if run.batches else 0.0
-            arrivals = end + (run.waiting.min() - run.waiting)  # oldest first
-            order = np.argsort(arrivals)
-            above.plot(arrivals[order], run.waiting[order], color=colour, linestyle=":", linewidth=2)
+            ages = np.sort(run.waiting)[::-1]
+            above.plot(run.ended - ages, ages, color=colour, linestyle=":", linewidth=2)
     above.axhline(outcome.bound, color="#444444", linewidth=1, linestyle="--")
     above.annotate(
         f"bound {outcome.bound:g} s",

@@ -87,6 +87,8 @@ class Run:
     waiting: np.ndarray = field(repr=False)
     """Ages at the end of the files that no committed batch had taken."""
     waiting_rows: np.ndarray = field(repr=False)
+    ended: float
+    """When the run was cut off, seconds since the feeder started."""
 
     @property
     def kept(self) -> int:
@@ -142,10 +144,8 @@ def measure(
     taken = _files_by_batch(checkpoint / "sources" / "0")
     left = dict(files)
     batches = []
-    for commit in sorted((checkpoint / "commits").iterdir(), key=lambda p: p.name):
-        if not commit.name.isdigit():
-            continue
-        number = int(commit.name)
+    commits = {int(path.name): path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()}
+    for number, commit in sorted(commits.items()):
         names = [name for name in taken.get(number, []) if name in left]
         arrivals = np.array([left[n][0] for n in names])
         rows = np.array([left[n][1] for n in names], dtype=float)
@@ -163,6 +163,7 @@ def measure(
         sum(rows for _, rows in files.values()),
         np.array([end - at for at, _ in left.values()]),
         np.array([rows for _, rows in left.values()], dtype=float),
+        end - origin,
     )
 
 

@@ -167,8 +167,7 @@ def _glance(second: float, rate: Rate, begin: float, query: StreamingQuery, hand
     taken = max(begin, jobs.epoch(last["timestamp"])) if last else begin
     took = last["durationMs"].get("triggerExecution", 0) / 1000 if last else 0.0
     # A source that is empty has nothing waiting, whenever the last batch was.
-    idle = not query.status["isTriggerActive"]
-    behind = 0.0 if idle else time.time() - taken
+    behind = time.time() - taken if query.status["isDataAvailable"] else 0.0
     return Glance(second, rate(second), last.get("batchId", -1), took, behind, handle)
 
 
