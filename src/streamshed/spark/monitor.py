@@ -67,7 +67,7 @@ class QueryWatch:
         self._reader = PlanReader()
         interval = _trigger_interval(execution)
         self._samples = {stream.serial: SampleBuilder(query_id, interval) for stream in streams}
-        self._batches: dict[int, Any] = {}
+        self._batches: dict[int, tuple[Any, int]] = {}
         self._waiting: dict[int, tuple[Progress, float]] = {}
         self._reported = -1
         self._next_look = 0.0
@@ -82,8 +82,14 @@ class QueryWatch:
         batch = batch if batch is not None else self._execution.lastExecution()
         if batch is not None:
             number = int(batch.currentBatchId())
-            if number > self._reported:
-                self._batches.setdefault(number, batch)
+            if number > self._reported and number not in self._batches:
+                self._batches[number] = (batch, int(batch.offsetSeqMetadata().batchTimestampMs()))
+
+    def capture_next(self) -> None:
+        """Capture, if the query has gone on to a batch that is not held yet."""
+        # A number is cheap to ask for; an object costs a millisecond in both processes.
+        if int(self._execution.currentBatchId()) not in self._batches:
+            self.capture()
 
     def report(self, progress: Progress, now: float) -> None:
         """Take a progress report; `settle` makes samples of it."""
@@ -100,10 +106,10 @@ class QueryWatch:
                 return
             del self._waiting[number]
             self._reported = max(self._reported, number)
-            self._finish(progress, batch)
+            self._finish(progress, *(batch or (None, 0)))
             self._batches = {n: b for n, b in self._batches.items() if n > number}
 
-    def _finish(self, progress: Progress, batch: Any) -> None:
+    def _finish(self, progress: Progress, batch: Any, batch_time: int) -> None:
         if batch is None:
             log.warning("query %s: the counts of batch %d were not seen", self.name, progress.batch)
             for stream in self.streams:
@@ -111,9 +117,7 @@ class QueryWatch:
             return
         serials = [stream.serial for stream in self.streams]
         counts = self._reader.read(batch.executedPlan(), serials)
-        batch_time = _batch_time(batch)
-        following = self._batches.get(progress.batch + 1)
-        next_time = _batch_time(following) if following is not None else int(time.time() * 1000)
+        _, next_time = self._batches.get(progress.batch + 1, (None, int(time.time() * 1000)))
         for stream in self.streams:
             counted = counts.get(stream.serial, Counts())
             span, after = stream.span_at(batch_time), stream.span_at(next_time)
@@ -125,7 +129,7 @@ class QueryWatch:
         if now < self._next_look or not self._batches:
             return
         number = max(self._batches)
-        batch_time = _batch_time(self._batches[number])
+        _, batch_time = self._batches[number]
         started = batch_time / 1000.0
         elapsed = now - started
         first = min(stream.look_after() for stream in self.streams)
@@ -233,6 +237,8 @@ class SessionMonitor:
                     continue
                 if kind == "executed":
                     self._capture_executed(watch, payload)
+                elif kind == "tick":
+                    watch.capture_next()
                 else:
                     watch.capture()
                 if kind == "progress" and mine:
@@ -303,10 +309,6 @@ def _execution_of(query: Any) -> Any:
 def _trigger_interval(execution: Any) -> float:
     match = re.match(r"ProcessingTimeTrigger\((\d+)\)", execution.trigger().toString())
     return int(match[1]) / 1000.0 if match else 0.0
-
-
-def _batch_time(batch: Any) -> int:
-    return int(batch.offsetSeqMetadata().batchTimestampMs())
 
 
 def _stopped(error: Exception) -> bool:
