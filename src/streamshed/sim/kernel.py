@@ -5,8 +5,8 @@ that drop's predicate?) was evaluated beforehand, on whole columns, and is looke
 time decides (which queue, which drop is in force, who waits how long) happens here, row by row and exact.
 
 A row of class `c` is a position in the pool. A box that gives a row new values (`map`) moves it to the
-position `shift` further, where the new values' bits stand. Boxes with state (`join`, `aggregate`, `udf`)
-are sinks of the kernel: they take the row and its cost, and the engine works out their results.
+position `shift` further, where the new values' bits stand. Boxes with state (`join`, `aggregate`) are sinks
+of the kernel: they take the row and its cost, and the engine works out their results.
 
 Random decisions hash (seed, row, place): they do not depend on the order of events, so a lower keep
 fraction always keeps a subset, and two policies on the same seed see the same coins.
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from streamshed.sim.jit import compiled
 
 Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]
 
@@ -65,7 +66,7 @@ class Drops(NamedTuple):
 
     of_arc_from: Ints
     keep: Floats
-    salt: NDArray[np.uint64]
+    salt: Hashes
     match: Ints
     """[class, drop]: the line of `Pool.bits` that says whether the row matches; -1: every row does."""
     cost: float
@@ -76,7 +77,7 @@ class Pool(NamedTuple):
     """All rows that are alive or arriving."""
 
     klass: Ints
-    uid: NDArray[np.uint64]
+    uid: Hashes
     bits: Bits
     """[line, row]"""
     line: Ints
@@ -86,11 +87,11 @@ class Pool(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Arrivals in order of time."""
+    """Rows that enter, in order of time, each at the place (a source, or a box with state) it leaves."""
 
     time: Floats
     row: Ints
-    source: Ints
+    place: Ints
 
 
 class State(NamedTuple):
@@ -145,7 +146,7 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     served, filtered, offered, shed = state.served, state.filtered, state.offered, state.shed
     kind, cost, arcs_from, arcs, arc_to = wiring.kind, wiring.cost, wiring.arcs_from, wiring.arcs, wiring.arc_to
     klass, uid, bits, line, shift = pool.klass, pool.uid, pool.bits, pool.line, pool.shift
-    feed_time, feed_row, feed_source = feed.time, feed.row, feed.source
+    feed_time, feed_row, feed_place = feed.time, feed.row, feed.place
     drops_from, match, keep, salt = drops.of_arc_from, drops.match, drops.keep, drops.salt
     delivered_limit = len(state.delivered_row) - wiring.fan_out
     sunk_limit = len(state.sunk_row)
@@ -174,7 +175,7 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
             area += inside * (sent - seen)
             seen = sent
             row = feed_row[fed]
-            place = boxes + feed_source[fed]
+            place = feed_place[fed]
             fed += 1
             next_arrival = feed_time[fed] if fed < len(feed_time) else np.inf
         elif serving:
@@ -280,3 +281,42 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     at[VISITED], at[SERVING], at[FED], at[INSIDE] = visited, serving, fed, inside
     at[DELIVERED], at[SUNK] = delivered, sunk
     return reason
+
+
+@compiled
+def entries(state: State) -> Ints:
+    """The entries in all queues, box by box, first come first."""
+    found = np.empty(state.at[INSIDE], np.int64)
+    count = 0
+    for box in range(len(state.head)):
+        entry = state.head[box]
+        for _ in range(state.waiting[box]):
+            found[count] = entry
+            entry = state.entry_next[entry]
+            count += 1
+    return found
+
+
+@compiled
+def tally(
+    count: int,
+    output: Ints,
+    row: Ints,
+    at: Floats,
+    arrived: Floats,
+    klass: Ints,
+    worth_line: Ints,
+    worth: Floats,
+    interval: float,
+    delivered: Ints,
+    value: Floats,
+    latency: Floats,
+) -> None:
+    """Add deliveries to `delivered` and `value` ([output, interval of arrival]); note their latencies."""
+    for i in range(count):
+        to, which = output[i], row[i]
+        epoch = min(int(arrived[which] / interval), delivered.shape[1] - 1)
+        delivered[to, epoch] += 1
+        line = worth_line[klass[which], to]
+        value[to, epoch] += worth[line, which] if line >= 0 else 1.0
+        latency[i] = at[i] - arrived[which]
