@@ -1,0 +1,549 @@
+"""The small expression language of filters and maps: parsed once, then evaluated, rendered or analysed.
+
+    parse("bpm * 2 + 1 > 280 AND NOT resting")      text ─► tree
+    expression.evaluate({"bpm": array, …})          on whole columns of numpy, for the simulator
+    expression.sql()                                back to SQL, for Spark
+    expression.fields()                             the columns it reads
+    passing(expression)                             for each field, the values it can have where true
+    invert(expression)                              the inverse of a monotone expression of one field
+
+Grammar, loosest first: OR; AND; NOT; comparison (`= == != <> < <= > >=`, BETWEEN, IN); `+ -`; `* / %`;
+unary minus; a literal, a field, a function call or parentheses.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamshed.errors import InvalidArgument
+from streamshed.network.ranges import INF, Ranges, above, number
+
+Array = npt.NDArray[Any]
+Columns = Mapping[str, Array]
+
+AGGREGATES = ("avg", "sum", "min", "max", "count")
+
+
+class ExpressionError(InvalidArgument):
+    """Text that is no expression of the language."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A node of the tree; the subclasses below are all there are."""
+
+    def evaluate(self, columns: Columns) -> Array:
+        """The value for every row, as an array (or a numpy scalar when no field is read)."""
+        raise NotImplementedError
+
+    def sql(self) -> str:
+        """The expression as SQL; `parse` of it gives an equal tree."""
+        raise NotImplementedError
+
+    def fields(self) -> frozenset[str]:
+        return frozenset().union(*(child.fields() for child in self.children()))
+
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return self.sql()
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expression):
+    value: float | str | bool
+
+    def evaluate(self, columns: Columns) -> Array:
+        return np.asarray(self.value)
+
+    def sql(self) -> str:
+        if isinstance(self.value, bool):
+            return "TRUE" if self.value else "FALSE"
+        if isinstance(self.value, str):
+            return "'" + self.value.replace("'", "''") + "'"
+        return number(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Expression):
+    name: str
+
+    def evaluate(self, columns: Columns) -> Array:
+        return columns[self.name]
+
+    def sql(self) -> str:
+        return self.name
+
+    def fields(self) -> frozenset[str]:
+        return frozenset((self.name,))
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expression):
+    """`-x` or `NOT x`."""
+
+    op: str
+    operand: Expression
+
+    def evaluate(self, columns: Columns) -> Array:
+        value = self.operand.evaluate(columns)
+        result: Array = np.logical_not(value) if self.op == "NOT" else np.negative(value)
+        return result
+
+    def sql(self) -> str:
+        inner = _within(self.operand, _LEVEL[self.op])
+        return f"NOT {inner}" if self.op == "NOT" else f"-{inner}"
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expression):
+    op: str
+    left: Expression
+    right: Expression
+
+    def evaluate(self, columns: Columns) -> Array:
+        result: Array = _BINARY[self.op](self.left.evaluate(columns), self.right.evaluate(columns))
+        return result
+
+    def sql(self) -> str:
+        level = _LEVEL[self.op]
+        # Left-associative: the right side needs brackets at the same level; comparisons do not chain.
+        left = _within(self.left, level + (self.op in _COMPARISONS))
+        return f"{left} {self.op} {_within(self.right, level + 1)}"
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """A function: one of `FUNCTIONS`, or in an aggregate's `compute` one of `AGGREGATES`."""
+
+    name: str
+    args: tuple[Expression, ...]
+
+    def evaluate(self, columns: Columns) -> Array:
+        if self.name in AGGREGATES:
+            raise InvalidArgument(f"{self.name}() needs a window", hint="use it in an aggregate box")
+        result: Array = FUNCTIONS[self.name][1](*(arg.evaluate(columns) for arg in self.args))
+        return result
+
+    def sql(self) -> str:
+        return f"{self.name}({', '.join(arg.sql() for arg in self.args)})"
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.args
+
+
+def _modulo(left: Array, right: Array) -> Array:
+    result: Array = np.fmod(left, right)  # SQL's %: the sign of the dividend
+    return result
+
+
+_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "OR": np.logical_or, "AND": np.logical_and,
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "%": _modulo,
+}  # fmt: skip
+_LEVEL = {
+    "OR": 1, "AND": 2, "NOT": 3, **dict.fromkeys(_COMPARISONS, 4),
+    "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "NEG": 7,
+}  # fmt: skip
+_ATOM = 8
+
+FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
+    "abs": (1, np.abs), "sqrt": (1, np.sqrt), "exp": (1, np.exp), "ln": (1, np.log), "floor": (1, np.floor),
+    "ceil": (1, np.ceil), "power": (2, np.power), "least": (2, np.minimum), "greatest": (2, np.maximum),
+}  # fmt: skip
+
+
+def _within(expression: Expression, level: int) -> str:
+    own = _ATOM
+    if isinstance(expression, Binary | Unary):
+        own = _LEVEL[expression.op]
+    elif isinstance(expression, Literal) and not isinstance(expression.value, bool | str):
+        own = _ATOM if expression.value >= 0 else _LEVEL["NEG"]
+    return expression.sql() if own >= level else f"({expression.sql()})"
+
+
+# ── parsing ──────────────────────────────────────────────────────────────────────────────────────
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<string>'(?:[^']|'')*')"
+    r"|(?P<name>[A-Za-z_]\w*)|(?P<op><=|>=|<>|!=|==|[-+*/%<>=(),]))"
+)
+_KEYWORDS = {"AND", "OR", "NOT", "BETWEEN", "IN", "TRUE", "FALSE"}
+_MAX_LENGTH = 10_000
+_MAX_DEPTH = 100
+
+
+def parse(text: str) -> Expression:
+    """Parse an expression.
+
+    >>> print(parse("bpm>140 and (a or not b)"))
+    bpm > 140 AND (a OR NOT b)
+    >>> parse("bpm >")
+    Traceback (most recent call last):
+    ...
+    streamshed.network.expression.ExpressionError: expected a value, found the end
+      got:  'bpm >' at column 6
+      hint: fields, numbers, 'text', TRUE, FALSE, + - * / %, = != < <= > >=, BETWEEN, IN, AND, OR, NOT, ...
+    """
+    return _Parser(text).whole()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise ExpressionError("an expression must be text", got=repr(text))
+        if len(text) > _MAX_LENGTH:
+            raise ExpressionError(f"an expression has at most {_MAX_LENGTH} characters", got=len(text))
+        self.text = text
+        self.depth = 0
+        self.tokens: list[tuple[str, str, int]] = []
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
+            if not match:
+                at = position + len(text[position:]) - len(text[position:].lstrip())
+                raise self.error(f"unexpected {text[at]!r}", at)
+            kind = str(match.lastgroup)
+            token = match[kind]
+            if kind == "name" and token.upper() in _KEYWORDS:
+                kind, token = "op", token.upper()
+            self.tokens.append((kind, token, match.start(kind)))
+            position = match.end()
+        self.tokens.append(("end", "", len(text)))
+        self.at = 0
+
+    def error(self, problem: str, column: int) -> ExpressionError:
+        functions = ", ".join(f"{name}()" for name in FUNCTIONS)
+        return ExpressionError(
+            problem,
+            got=f"{self.text!r} at column {column + 1}",
+            hint="fields, numbers, 'text', TRUE, FALSE, + - * / %, = != < <= > >=, "
+            f"BETWEEN, IN, AND, OR, NOT, {functions}",
+        )
+
+    def expected(self, what: str) -> ExpressionError:
+        kind, token, column = self.tokens[self.at]
+        return self.error(f"expected {what}, found {'the end' if kind == 'end' else repr(token)}", column)
+
+    def accept(self, *ops: str) -> str | None:
+        kind, token, _ = self.tokens[self.at]
+        if kind == "op" and token in ops:
+            self.at += 1
+            return token
+        return None
+
+    def require(self, op: str) -> None:
+        if not self.accept(op):
+            raise self.expected(repr(op))
+
+    def whole(self) -> Expression:
+        result = self.disjunction()
+        if self.tokens[self.at][0] != "end":
+            raise self.expected("the end or an operator")
+        return result
+
+    def disjunction(self) -> Expression:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise self.error(f"nested deeper than {_MAX_DEPTH}", self.tokens[self.at][2])
+        left = self.conjunction()
+        while self.accept("OR"):
+            left = Binary("OR", left, self.conjunction())
+        self.depth -= 1
+        return left
+
+    def conjunction(self) -> Expression:
+        left = self.negation()
+        while self.accept("AND"):
+            left = Binary("AND", left, self.negation())
+        return left
+
+    def negation(self) -> Expression:
+        negations = 0
+        while self.accept("NOT"):
+            negations += 1
+        result = self.comparison()
+        for _ in range(min(negations, _MAX_DEPTH)):
+            result = Unary("NOT", result)
+        return result
+
+    def comparison(self) -> Expression:
+        left = self.sum()
+        if op := self.accept("=", "==", "!=", "<>", "<", "<=", ">", ">="):
+            return Binary({"==": "=", "<>": "!="}.get(op, op), left, self.sum())
+        negated = self.tokens[self.at][1] == "NOT" and self.tokens[self.at + 1][1] in ("BETWEEN", "IN")
+        if negated:
+            self.at += 1
+        result: Expression | None = None
+        if self.accept("BETWEEN"):
+            low = self.sum()
+            self.require("AND")
+            result = Binary("AND", Binary(">=", left, low), Binary("<=", left, self.sum()))
+        elif self.accept("IN"):
+            self.require("(")
+            result = Binary("=", left, self.sum())
+            while self.accept(","):
+                result = Binary("OR", result, Binary("=", left, self.sum()))
+            self.require(")")
+        if result is None:
+            return left
+        return Unary("NOT", result) if negated else result
+
+    def sum(self) -> Expression:
+        left = self.product()
+        while op := self.accept("+", "-"):
+            left = Binary(op, left, self.product())
+        return left
+
+    def product(self) -> Expression:
+        left = self.signed()
+        while op := self.accept("*", "/", "%"):
+            left = Binary(op, left, self.signed())
+        return left
+
+    def signed(self) -> Expression:
+        signs = 0
+        while op := self.accept("-", "+"):
+            signs += op == "-"
+        operand = self.atom()
+        if signs % 2 == 0:
+            return operand
+        if isinstance(operand, Literal) and not isinstance(operand.value, bool | str):
+            return Literal(-operand.value)
+        return Unary("NEG", operand)
+
+    def atom(self) -> Expression:
+        kind, token, _ = self.tokens[self.at]
+        if kind == "number":
+            self.at += 1
+            return Literal(float(token))
+        if kind == "string":
+            self.at += 1
+            return Literal(token[1:-1].replace("''", "'"))
+        if kind == "name":
+            self.at += 1
+            return self.call(token) if self.accept("(") else Field(token)
+        if token in ("TRUE", "FALSE"):
+            self.at += 1
+            return Literal(token == "TRUE")
+        if self.accept("("):
+            inner = self.disjunction()
+            self.require(")")
+            return inner
+        raise self.expected("a value")
+
+    def call(self, token: str) -> Expression:
+        name, column = token.lower(), self.tokens[self.at - 2][2]
+        if name not in FUNCTIONS and name not in AGGREGATES:
+            raise self.error(f"unknown function {token!r}", column)
+        args: list[Expression] = []
+        if name == "count" and self.accept("*"):
+            self.require(")")
+            return Call(name, (Literal(1.0),))
+        if not self.accept(")"):
+            args.append(self.disjunction())
+            while self.accept(","):
+                args.append(self.disjunction())
+            self.require(")")
+        arity = 1 if name in AGGREGATES else FUNCTIONS[name][0]
+        if len(args) != arity:
+            raise self.error(f"{name}() takes {arity} argument(s), not {len(args)}", column)
+        return Call(name, tuple(args))
+
+
+# ── analysis ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """For each field named, the values it has where a predicate is true; other fields are free.
+
+    `exact` says that the predicate is nothing more than the conjunction of these ranges.
+    """
+
+    ranges: Mapping[str, Ranges]
+    exact: bool
+
+    def of(self, field: str) -> Ranges:
+        return self.ranges.get(field, Ranges.everything())
+
+
+def passing(predicate: Expression) -> Passing:
+    """What a predicate lets pass, field by field.
+
+    >>> found = passing(parse("bpm * 2 > 280 AND bpm < 200 AND ok"))
+    >>> found.of("bpm").render("bpm"), found.exact
+    ('bpm > 140 AND bpm < 200', False)
+    """
+    ranges, exact = _passing(predicate, False)
+    return Passing(ranges, exact)
+
+
+def _passing(node: Expression, negated: bool) -> tuple[dict[str, Ranges], bool]:
+    if isinstance(node, Unary) and node.op == "NOT":
+        return _passing(node.operand, not negated)
+    if isinstance(node, Literal) and isinstance(node.value, bool):
+        if node.value != negated:
+            return {}, True
+        return {}, False
+    if isinstance(node, Binary) and node.op in ("AND", "OR"):
+        left, left_exact = _passing(node.left, negated)
+        right, right_exact = _passing(node.right, negated)
+        if (node.op == "AND") != negated:
+            everything = Ranges.everything()
+            both = {f: left.get(f, everything) & right.get(f, everything) for f in {**left, **right}}
+            return both, left_exact and right_exact
+        either = {f: left[f] | right[f] for f in left if f in right}
+        return either, left_exact and right_exact and left.keys() == right.keys() and len(left) == 1
+    if isinstance(node, Binary) and node.op in _COMPARISONS:
+        found = _comparison(node)
+        if found is not None:
+            field, ranges = found
+            return {field: ~ranges if negated else ranges}, True
+    return {}, False
+
+
+def _comparison(node: Binary) -> tuple[str, Ranges] | None:
+    """The values of the one field for which `monotone(field) op constant` holds."""
+    left, right, op = node.left, node.right, node.op
+    if not right.fields() and left.fields():
+        pass
+    elif not left.fields() and right.fields():
+        left, right, op = right, left, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
+    else:
+        return None
+    inverse = invert(left)
+    constant = constant_of(right)
+    if inverse is None or constant is None or math.isnan(constant):
+        return None
+    image = {
+        "=": Ranges.between(constant, above(constant)),
+        "!=": ~Ranges.between(constant, above(constant)),
+        "<": Ranges.between(-INF, constant),
+        "<=": Ranges.between(-INF, above(constant)),
+        ">": Ranges.between(above(constant), INF),
+        ">=": Ranges.between(constant, INF),
+    }[op]
+    return inverse.field, inverse.preimage(image)
+
+
+def constant_of(expression: Expression) -> float | None:
+    """The number that an expression without fields is, or None."""
+    if expression.fields() or any(c for c in expression.children() if constant_of(c) is None):
+        return None
+    if isinstance(expression, Literal):
+        value = expression.value
+        return None if isinstance(value, bool | str) else value
+    if isinstance(expression, Call) and expression.name in AGGREGATES:
+        return None
+    with np.errstate(all="ignore"):
+        return float(expression.evaluate({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Inverse:
+    """`field` as a monotone function `expression` of `of`.
+
+    The forward direction, where it is known, settles on which side of a cut the cut itself falls.
+    """
+
+    field: str
+    of: str
+    expression: Expression
+    increasing: bool
+
+    def __call__(self, value: float) -> float:
+        if math.isinf(value):
+            return value if self.increasing else -value
+        with np.errstate(all="ignore"):
+            return float(self.expression.evaluate({self.of: np.asarray(value)}))
+
+    def preimage(self, ranges: Ranges) -> Ranges:
+        """The values of `field` that the inverted function takes into `ranges`."""
+        found = []
+        for low, high in ranges:
+            if self.increasing:
+                found.append((self._edge(low), self._edge(high)))
+            else:
+                found.append((self._flipped(high), self._flipped(low)))
+        return Ranges.of(found)
+
+    def _edge(self, value: float) -> float:
+        # An end one step above a round number means "beyond it"; keep that meaning across the inverse,
+        # where rounding would otherwise swallow the step.
+        if math.isinf(value):
+            return self(value)
+        before = math.nextafter(value, -INF)
+        return above(self(before)) if len(number(before)) < len(number(value)) else self(value)
+
+    def _flipped(self, value: float) -> float:
+        if math.isinf(value):
+            return self(value)
+        before = math.nextafter(value, -INF)
+        return self(before) if len(number(before)) < len(number(value)) else above(self(value))
+
+
+def invert(expression: Expression, of: str = "value") -> Inverse | None:
+    """The inverse of a strictly monotone expression of one field, or None if this cannot tell one.
+
+    >>> inverse = invert(parse("bpm * 2 + 1"), "f")
+    >>> print(inverse.field, "=", inverse.expression, inverse.increasing)
+    bpm = (f - 1) / 2 True
+    >>> print(invert(parse("100 - bpm / 4")).expression)
+    (100 - value) * 4
+    >>> invert(parse("bpm * bpm")) is None
+    True
+    """
+    steps: Expression = Field(of)
+    increasing = True
+    node = expression
+    while not isinstance(node, Field):
+        if isinstance(node, Unary) and node.op == "NEG":
+            steps, node, increasing = Unary("NEG", steps), node.operand, not increasing
+            continue
+        if isinstance(node, Call) and node.name in ("exp", "ln"):
+            steps = Call("ln" if node.name == "exp" else "exp", (steps,))
+            node = node.args[0]
+            continue
+        if not isinstance(node, Binary):
+            return None
+        left, right = constant_of(node.left), constant_of(node.right)
+        if right is not None and math.isfinite(right):
+            undo = {"+": "-", "-": "+", "*": "/", "/": "*"}.get(node.op)
+            if undo is None or (node.op in "*/" and right == 0):
+                return None
+            steps = Binary(undo, steps, node.right)
+            increasing ^= node.op in "*/" and right < 0
+            node = node.left
+        elif left is not None and math.isfinite(left):
+            if node.op == "+":
+                steps = Binary("-", steps, node.left)
+            elif node.op == "-":
+                steps, increasing = Binary("-", node.left, steps), not increasing
+            elif node.op == "*" and left != 0:
+                steps = Binary("/", steps, node.left)
+                increasing ^= left < 0
+            else:
+                return None
+            node = node.right
+        else:
+            return None
+    return Inverse(node.name, of, steps, increasing)
