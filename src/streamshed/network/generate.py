@@ -73,7 +73,11 @@ class Shape:
             (0 < self.lower < 1, "the lower interval's share must lie between 0 and 1", self.lower),
             (self.levels >= 1, "utilities need at least one level", self.levels),
             (self.skew >= 0, "skew must not be negative", self.skew),
-            (0 <= self.shared < self.queries + counts.get("union", 0), "too many shared streams", self.shared),
+            (
+                0 <= self.shared < self.queries + counts.get("union", 0),
+                "too many shared streams",
+                self.shared,
+            ),
         )
         for fine, problem, got in checks:
             if not fine:

@@ -154,7 +154,9 @@ class _Profile:
         periods, within = divmod(at, self.period)
         burst = self.duty * self.period
         return (
-            periods * self._per_period() + self.high * min(within, burst) + self.low * max(within - burst, 0.0)
+            periods * self._per_period()
+            + self.high * min(within, burst)
+            + self.low * max(within - burst, 0.0)
         )
 
     def inverse(self, rows: Times) -> Times:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streamshed.errors import InvalidArgument
 from streamshed.network.expression import parse
-from streamshed.network.graph import Join, arc
+from streamshed.network.graph import Aggregate, Join, Network, inputs
 from streamshed.records import Drop
 from streamshed.sim import kernel
 from streamshed.sim.kernel import Floats, Ints
-from streamshed.sim.layout import Layout, stateful
+from streamshed.sim.layout import Layout
 from streamshed.sim.rows import EMPTY, Array, Pool, Rows, Test, joined
 from streamshed.sim.scenario import Scenario
 from streamshed.sim.state import AggregateState, JoinState, StatefulBox
@@ -115,16 +116,21 @@ class Simulation:
             self._values[source.name] = Values(source, values) if recorded is None else _Recorded(recorded)
         self._boxes: dict[str, StatefulBox] = {}
         for box in network.order:
-            if stateful(box):
-                self._boxes[box.name] = JoinState(box) if isinstance(box, Join) else AggregateState(box)  # type: ignore[arg-type]
+            if isinstance(box, Join):
+                self._boxes[box.name] = JoinState(box)
+            elif isinstance(box, Aggregate):
+                self._boxes[box.name] = AggregateState(box)
+        self._above = {name: _upstream(network, name) & set(self._boxes) for name in self._boxes}
         self._pending: dict[str, Rows] = {}
+        """Results that enter the network at the next step."""
+        self._served: dict[str, list[Rows]] = {}
+        """Rows for a box with state, by input."""
         self._pool = Pool(self.layout)
         self._state = _new_state(self.layout)
         self._drops: tuple[Drop, ...] = ()
         self._intervals = 0
         self._serial = dict.fromkeys(scenario.arrivals, 0)
         self._produced = 0
-        self._absorbed = 0
         width = int(np.ceil(scenario.seconds / scenario.interval)) + 1
         self.delivered: Ints = np.zeros((len(network.outputs), width), np.int64)
         """[output, interval in which the row arrived]"""
@@ -143,8 +149,6 @@ class Simulation:
         """Put these drops in force, instead of those that were, from the next interval on."""
         for drop in drops:
             if drop.at not in self.layout.arc:
-                from streamshed.errors import InvalidArgument
-
                 raise InvalidArgument("no such arc", got=drop.at, hint=", ".join(self.layout.arc))
         self._drops = tuple(sorted(drops, key=lambda drop: self.layout.arc[drop.at]))
 
@@ -383,7 +387,6 @@ class Simulation:
     def _absorb(self, sunk: Sequence[tuple[Ints, Ints]]) -> None:
         """Hand the rows that were served at boxes with state over to them; results come by `_results`."""
         arcs, rows = (np.concatenate([part[i] for part in sunk]) for i in (0, 1))
-        self._served: dict[str, list[Rows]] = {}
         for name in self._boxes:
             sides = []
             for each in self.scenario.network.arcs_into(name):
@@ -400,13 +403,11 @@ class Simulation:
     def _results(self, horizon: float) -> None:
         for name, box in self._boxes.items():
             sides = self._served.pop(name, None) or [EMPTY for _ in self.scenario.network.arcs_into(name)]
-            made = box.take(sides, horizon, self.now)
+            above = [float(self._pending[n].arrived.min()) for n in self._above[name] if n in self._pending]
+            made = box.take(sides, min([horizon, *above]), self.now)
             if len(made):
                 self._produced += len(made)
                 self._pending[name] = joined([self._pending.get(name, EMPTY), made])
-                horizon = min(horizon, float(made.arrived.min()))
-
-    _served: dict[str, list[Rows]]
 
 
 class _Recorded:
@@ -420,6 +421,18 @@ class _Recorded:
         start = self._next
         self._next += len(arrived)
         return {name: column[start : self._next] for name, column in self._columns.items()}
+
+
+def _upstream(network: Network, name: str) -> set[str]:
+    """The boxes whose rows can come to a box."""
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        for above in inputs(network.nodes[ahead.pop()]):
+            if above not in found:
+                found.add(above)
+                ahead.append(above)
+    return found
 
 
 def _new_state(layout: Layout) -> kernel.State:
@@ -469,6 +482,3 @@ def _grown(state: kernel.State) -> kernel.State:
         entry_row=np.concatenate([state.entry_row, blank]),
         entry_arc=np.concatenate([state.entry_arc, blank]),
     )
-
-
-__all__ = ["Balance", "Observation", "Simulation", "arc"]

@@ -144,7 +144,13 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     head, tail, waiting, ring = state.head, state.tail, state.waiting, state.ring
     entry_next, entry_row, entry_arc = state.entry_next, state.entry_row, state.entry_arc
     served, filtered, offered, shed = state.served, state.filtered, state.offered, state.shed
-    kind, cost, arcs_from, arcs, arc_to = wiring.kind, wiring.cost, wiring.arcs_from, wiring.arcs, wiring.arc_to
+    kind, cost, arcs_from, arcs, arc_to = (
+        wiring.kind,
+        wiring.cost,
+        wiring.arcs_from,
+        wiring.arcs,
+        wiring.arc_to,
+    )
     klass, uid, bits, line, shift = pool.klass, pool.uid, pool.bits, pool.line, pool.shift
     feed_time, feed_row, feed_place = feed.time, feed.row, feed.place
     drops_from, match, keep, salt = drops.of_arc_from, drops.match, drops.keep, drops.salt

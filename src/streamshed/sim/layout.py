@@ -103,7 +103,9 @@ def _kind(box: Box) -> int:
 
 def _classes(network: Network) -> tuple[tuple[RowClass, ...], dict[tuple[int, str], int]]:
     rank = {box.name: index for index, box in enumerate(network.order)}
-    starts: list[tuple[str, int | None, str | None]] = [(source.name, None, None) for source in network.sources]
+    starts: list[tuple[str, int | None, str | None]] = [
+        (source.name, None, None) for source in network.sources
+    ]
     starts += [(box.name, None, None) for box in network.order if stateful(box)]
     found: list[RowClass] = []
     derived: dict[tuple[int, str], int] = {}

@@ -82,7 +82,9 @@ class Pool:
         count = len(layout.classes)
         self._lines = layout.lines()
         self._values = [
-            (output.name, output.qos.value) for output in layout.network.outputs if output.qos.value is not None
+            (output.name, output.qos.value)
+            for output in layout.network.outputs
+            if output.qos.value is not None
         ]
         self.rows: list[Rows] = [EMPTY] * count
         self.start: Ints = np.zeros(count + 1, np.int64)

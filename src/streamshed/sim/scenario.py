@@ -66,7 +66,9 @@ class Scenario:
     ) -> Scenario:
         """Poisson arrivals at the rates of the spec times `overload`."""
         if not overload > 0:
-            raise InvalidArgument("overload must be positive", got=overload, hint="1.0 is the spec's own rates")
+            raise InvalidArgument(
+                "overload must be positive", got=overload, hint="1.0 is the spec's own rates"
+            )
         catalog = Catalog.of(network, capacity=capacity)
         arrivals = {name: Poisson(rate * overload) for name, rate in catalog.rates.items() if rate > 0}
         return Scenario(catalog=catalog, arrivals=arrivals, seconds=seconds, seed=seed)
