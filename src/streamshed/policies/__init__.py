@@ -1,0 +1,1 @@
+"""Where to drop, and how much: one policy a file."""
