@@ -333,15 +333,13 @@ class Simulation:
     def _feed(
         self, fresh: Mapping[str, Rows], times: Mapping[str, Floats], first: Mapping[str, int]
     ) -> kernel.Feed:
-        if not fresh:
-            return kernel.Feed(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-        time = np.concatenate([times[name] for name in fresh])
-        row = np.concatenate([np.arange(first[n], first[n] + len(rows)) for n, rows in fresh.items()])
-        place = np.repeat([self.layout.place[n] for n in fresh], [len(rows) for rows in fresh.values()])
-        if len(fresh) == 1:
-            return kernel.Feed(time, row, place)
-        order = np.argsort(time, kind="stable")
-        return kernel.Feed(time[order], row[order], place[order])
+        sizes = [len(rows) for rows in fresh.values()]
+        return kernel.merge(
+            np.concatenate([np.empty(0), *(times[name] for name in fresh)]),
+            np.cumsum([0, *sizes], dtype=np.int64),
+            np.array([first[name] for name in fresh], dtype=np.int64),
+            np.array([self.layout.place[name] for name in fresh], dtype=np.int64),
+        )
 
     def _in_force(self) -> kernel.Drops:
         arcs = [self.layout.arc[drop.at] for drop in self._drops]

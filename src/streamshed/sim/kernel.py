@@ -29,6 +29,9 @@ Bits = NDArray[np.bool_]
 PASS, FILTER, SHIFT, SINK = range(4)
 """Kinds of boxes."""
 
+_CROWDED = 32
+"""More arrivals than this in one bucket are left to a sort."""
+
 DONE, GROW, FLUSH = range(3)
 """Why the kernel returned: the time is over; the entries are used up; an output buffer is full."""
 
@@ -50,7 +53,7 @@ class Wiring(NamedTuple):
     """Seconds a row takes at the box, at this node's speed."""
     arcs_from: Ints
     arcs: Ints
-    """The arcs that leave place `p` are `arcs[arcs_from[p]:arcs_from[p + 1]]`; places: boxes, then sources."""
+    """Place `p` (boxes, then sources) has the arcs `arcs[arcs_from[p]:arcs_from[p + 1]]` going out."""
     arc_to: Ints
     fan_out: int
     """Most arcs that leave one place."""
@@ -168,15 +171,13 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
 
     reason = DONE
     while True:
-        arriving = next_arrival <= now
-        if arriving or serving:
-            if free_count < fan_out:
-                reason = GROW
-                break
-            if delivered > delivered_limit or sunk == sunk_limit:
-                reason = FLUSH
-                break
-        if arriving:
+        if free_count < fan_out:
+            reason = GROW
+            break
+        if delivered > delivered_limit or sunk == sunk_limit:
+            reason = FLUSH
+            break
+        if next_arrival <= now:
             sent = max(next_arrival, seen)
             area += inside * (sent - seen)
             seen = sent
@@ -184,7 +185,37 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
             place = feed_place[fed]
             fed += 1
             next_arrival = feed_time[fed] if fed < len(feed_time) else np.inf
-        elif serving:
+        else:
+            if not serving:
+                if now >= end:
+                    break
+                # Go on with the current slice, or turn to the next box in the ring, or wait for work.
+                if visited >= 0 and (waiting[visited] == 0 or budget <= 0.0):
+                    if waiting[visited] > 0:
+                        last = first + active
+                        ring[last if last < boxes else last - boxes] = visited
+                        active += 1
+                    visited = -1
+                if visited < 0:
+                    if active == 0:
+                        now = min(end, next_arrival)
+                        continue
+                    visited = ring[first]
+                    first = first + 1 if first + 1 < boxes else 0
+                    active -= 1
+                    budget = wiring.slice
+                seconds = cost[visited]
+                if wiring.exponential:
+                    u = unit(seed, uid[entry_row[head[visited]]], np.uint64(2 * visited + 1))
+                    seconds *= -np.log1p(-u)
+                seconds += debt
+                debt = 0.0
+                now += seconds
+                busy += seconds
+                budget -= seconds
+                if next_arrival <= now:
+                    serving = 1
+                    continue  # rows that arrive while one is served come before it is finished
             serving = 0
             sent = now
             area += inside * (now - seen)
@@ -211,35 +242,6 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                 state.sunk_at[sunk] = now
                 sunk += 1
                 continue
-        elif now >= end:
-            break
-        else:
-            # Go on with the current slice, or turn to the next box in the ring, or wait for work.
-            if visited >= 0 and (waiting[visited] == 0 or budget <= 0.0):
-                if waiting[visited] > 0:
-                    last = first + active
-                    ring[last if last < boxes else last - boxes] = visited
-                    active += 1
-                visited = -1
-            if visited < 0:
-                if active == 0:
-                    now = min(end, next_arrival)
-                    continue
-                visited = ring[first]
-                first = first + 1 if first + 1 < boxes else 0
-                active -= 1
-                budget = wiring.slice
-            seconds = cost[visited]
-            if wiring.exponential:
-                u = unit(seed, uid[entry_row[head[visited]]], np.uint64(2 * visited + 1))
-                seconds *= -np.log1p(-u)
-            seconds += debt
-            debt = 0.0
-            now += seconds
-            busy += seconds
-            budget -= seconds
-            serving = 1
-            continue
 
         # Put the row on every arc that leaves the place: through the drops, into a queue or out.
         group = klass[row]
@@ -287,6 +289,53 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     at[VISITED], at[SERVING], at[FED], at[INSIDE] = visited, serving, fed, inside
     at[DELIVERED], at[SUNK] = delivered, sunk
     return reason
+
+
+@compiled
+def merge(time: Floats, begin: Ints, row: Ints, place: Ints) -> Feed:
+    """A feed from ascending runs of times, run `k` from `begin[k]` on, its first row at `row[k]`.
+
+    Of equal times the earlier run's comes first. Times are spread over as many buckets as there are rows,
+    then put right among neighbours: arrivals are even enough for that, and twice as fast as sorting. Where
+    they are not, they are sorted.
+    """
+    total, runs = len(time), len(begin) - 1
+    order = np.empty(total, np.int64)
+    low, high = np.inf, -np.inf
+    for run in range(runs):
+        if begin[run] < begin[run + 1]:
+            low, high = min(low, time[begin[run]]), max(high, time[begin[run + 1] - 1])
+    scale = (total - 1) / (high - low) if high > low else 0.0
+    bucket = np.zeros(total + 1, np.int64)
+    for i in range(total):
+        bucket[int((time[i] - low) * scale) + 1] += 1
+    if total and bucket.max() <= _CROWDED:
+        for i in range(total):
+            bucket[i + 1] += bucket[i]
+        for i in range(total):
+            at = int((time[i] - low) * scale)
+            order[bucket[at]] = i
+            bucket[at] += 1
+        for i in range(1, total):
+            moving = order[i]
+            at = i
+            while at > 0 and time[order[at - 1]] > time[moving]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = moving
+    else:
+        order = np.argsort(time, kind="mergesort")
+    feed = Feed(np.empty(total), np.empty(total, np.int64), np.empty(total, np.int64))
+    run_of = np.empty(total, np.int32)
+    for run in range(runs):
+        run_of[begin[run] : begin[run + 1]] = run
+    for i in range(total):
+        at = order[i]
+        run = run_of[at]
+        feed.time[i] = time[at]
+        feed.row[i] = row[run] + at - begin[run]
+        feed.place[i] = place[run]
+    return feed
 
 
 @compiled

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from streamshed.network.graph import Network, Output, Source, arc, inputs
+from streamshed.network.graph import Box, Network, Output, Source, arc, inputs
 from streamshed.network.qos import LossGraph
 from streamshed.sim.kernel import Ints
 from streamshed.sim.layout import stateful
@@ -48,7 +48,8 @@ def _reaching(network: Network, source: Source, passed: Passed) -> dict[str, flo
     # Per node and origin of rows: information leaving it, and what would leave it if nothing were shed.
     leaving: dict[str, dict[str, tuple[float, float]]] = {source.name: {source.name: (1.0, 1.0)}}
     found: dict[str, float] = {}
-    for node in (*network.order, *network.outputs):
+    nodes: list[Box | Output] = [*network.order, *network.outputs]
+    for node in nodes:
         entering: dict[str, tuple[float, float]] = {}
         for name in inputs(node):
             for origin, (mass, full) in leaving.get(name, {}).items():

@@ -217,7 +217,8 @@ class Pool:
         else:
             assert isinstance(box, Udf)
             function = _function(box.function)
-            results = [function(*values) for values in zip(*(above.columns[n].tolist() for n in box.reads))]
+            given = zip(*(above.columns[name].tolist() for name in box.reads), strict=True)
+            results = [function(*values) for values in given]
             columns = {**above.columns, box.adds.name: np.asarray(results)}
         return Rows(columns, above.arrived, above.uid, above.protected)
 

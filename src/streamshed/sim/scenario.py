@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamshed.errors import InvalidArgument
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import Network
-from streamshed.sim.arrivals import ArrivalProcess, Poisson
+from streamshed.sim.arrivals import ArrivalProcess, Poisson, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,9 @@ class Scenario:
                 "overload must be positive", got=overload, hint="1.0 is the spec's own rates"
             )
         catalog = Catalog.of(network, capacity=capacity)
-        arrivals = {name: Poisson(rate * overload) for name, rate in catalog.rates.items() if rate > 0}
+        arrivals: dict[str, ArrivalProcess] = {
+            name: Poisson(rate * overload) if rate > 0 else Trace(()) for name, rate in catalog.rates.items()
+        }
         return Scenario(catalog=catalog, arrivals=arrivals, seconds=seconds, seed=seed)
 
     def with_seed(self, seed: int) -> Scenario:

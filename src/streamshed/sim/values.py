@@ -36,7 +36,7 @@ class Values:
             return arrived
         uniform = rng.random(len(arrived))
         if column.type == "BOOLEAN":
-            return uniform < 0.5
+            return np.asarray(uniform < 0.5)
         if not column.numeric:
             return np.asarray(_WORDS[(uniform * len(_WORDS)).astype(np.int64)])
         return _quantiles(self._source.values.get(column.name, UNKNOWN), uniform, column.whole)
@@ -51,4 +51,4 @@ def _quantiles(histogram: Histogram, uniform: NDArray[np.float64], whole: bool) 
         values = edges[0] + uniform * (edges[1] - edges[0])
     else:
         values = np.interp(uniform, np.cumsum([0.0, *histogram.shares]), edges)
-    return np.floor(values) if whole else values
+    return np.asarray(np.floor(values) if whole else values)
