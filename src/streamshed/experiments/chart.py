@@ -32,35 +32,36 @@ def lines(
     by: Callable[[Row], str],
     note: str = "",
     log: bool = False,
+    ticks: Callable[[float], str] | None = None,
     reference: float | None = None,
 ) -> None:
-    """One line for each `by(row)`, the mean, with a band from the smallest to the largest run."""
+    """One line for each `by(row)`, the mean, with whiskers from the smallest to the largest run."""
     figure, axes = _canvas(title, x, y, note)
     groups = _groups(rows, by)
+    width = max(row.x for row in rows) - min(row.x for row in rows)
     for number, (name, group) in enumerate(groups.items()):
         group = sorted(group, key=lambda row: row.x)
-        xs = [row.x for row in group]
         fallback = (_SERIES[number % len(_SERIES)], _MARKERS[number % len(_MARKERS)], "-")
         colour, marker, style = _STYLES.get(name, fallback)
-        axes.plot(
-            xs,
+        # Beside each other, so that the whiskers can be told apart.
+        aside = (number - (len(groups) - 1) / 2) * width * 0.006
+        axes.errorbar(
+            [row.x + aside for row in group],
             [row.loss_mean for row in group],
+            yerr=_whiskers(group),
             color=colour,
             marker=marker,
             linestyle=style,
             markersize=5,
+            elinewidth=0.8,
+            capsize=2,
             label=name,
-        )
-        axes.fill_between(
-            xs,
-            [row.loss_min for row in group],
-            [row.loss_max for row in group],
-            color=colour,
-            alpha=0.12,
-            linewidth=0,
         )
     if reference is not None:
         axes.axhline(reference, color="#666666", linewidth=0.8)
+    if ticks is not None:
+        places = sorted({row.x for row in rows})
+        axes.set_xticks(places, [ticks(place) for place in places])
     if log:
         _log_axis(axes)
     else:
@@ -87,15 +88,12 @@ def bars(
     places = sorted({row.x for row in rows})
     width = 0.8 / len(groups)
     for number, (name, group) in enumerate(groups.items()):
-        means = [row.loss_mean for row in group]
-        below = [row.loss_mean - row.loss_min for row in group]
-        above = [row.loss_max - row.loss_mean for row in group]
         at = [places.index(row.x) + (number - (len(groups) - 1) / 2) * width for row in group]
         axes.bar(
             at,
-            means,
+            [row.loss_mean for row in group],
             width * 0.92,
-            yerr=[below, above],
+            yerr=_whiskers(group),
             color=_SERIES[number % len(_SERIES)],
             label=name,
             error_kw={"linewidth": 0.9, "capsize": 2.5, "ecolor": "#444444"},
@@ -105,6 +103,11 @@ def bars(
         axes.axhline(reference, color="#666666", linewidth=0.8)
     axes.legend(frameon=False, fontsize=9)
     _save(figure, path)
+
+
+def _whiskers(rows: Sequence[Row]) -> list[list[float]]:
+    """From the mean down to the least and up to the most."""
+    return [[row.loss_mean - row.loss_min for row in rows], [row.loss_max - row.loss_mean for row in rows]]
 
 
 def _groups(rows: Sequence[Row], by: Callable[[Row], str]) -> dict[str, list[Row]]:

@@ -49,9 +49,12 @@ class Shape:
     )
     """Seconds per row of each box type."""
     skew: float = 0.0
-    """Zipf's θ of the lower intervals' utilities; 0: all levels equally likely."""
+    """Zipf's θ of the lower intervals' utilities; see `ranked`."""
+    ranked: bool = False
+    """How Zipf gives utilities. Drawn: k/levels, k from 1, with a chance proportional to k^-θ; with θ = 0 all
+    are equally likely, and more skew makes low ones likelier. Ranked: the queries, in random order, get
+    1, 2^-θ, 3^-θ, …; with θ = 0 all are alike, and more skew sets them further apart."""
     levels: int = 10
-    """Utilities are k/levels, k from 1; the chance of k is proportional to k^-θ."""
     lower: float = 0.75
     """Share of an output's rows that lie in its lower value interval."""
     independent: bool = False
@@ -114,6 +117,7 @@ def generate_sharing(
     seed: int,
     skew: float = 0.0,
     excess: float = 0.0,
+    ranked: bool = True,
     own: int = 2,
     cost: float = 4e-5,
     selectivity: float = 0.9,
@@ -122,14 +126,14 @@ def generate_sharing(
 
     own: boxes that each query has to itself; every box costs `cost` and passes `selectivity` of its rows.
 
-    The queries differ only in what their outputs want: values up to 75 have a utility drawn by Zipf, higher
-    ones 1. Filters test fields of their own, so that all values reach the outputs.
+    The queries differ only in what their outputs want: values up to 75 have a utility given by Zipf (see
+    `Shape.ranked`), higher ones 1. Filters test fields of their own, so that all values reach the outputs.
 
     >>> network = generate_sharing(seed=1)
     >>> len(network.outputs), network.split_points
     (20, ('common',))
     """
-    shape = Shape(queries=queries, boxes=queries, mix={"filter": 1.0}, skew=skew)
+    shape = Shape(queries=queries, boxes=queries, mix={"filter": 1.0}, skew=skew, ranked=ranked)
     rng = np.random.default_rng(seed)
     cut = round(HIGHEST * (1 - selectivity), 3)
     kept = 1 - cut / HIGHEST
@@ -237,7 +241,10 @@ class _Generator:
 
 
 def _utilities(shape: Shape, rng: np.random.Generator) -> list[float]:
-    """Of each query's lower interval, by Zipf: the lowest levels are the likeliest where skew is high."""
+    """Of each query's lower interval, by Zipf."""
+    if shape.ranked:
+        ranks = 1 + rng.permutation(shape.queries)
+        return [float(rank ** -float(shape.skew)) for rank in ranks]
     levels = np.arange(1, shape.levels + 1)
     chance = levels ** -float(shape.skew)
     # One uniform number a query, so that more skew moves the same draws down.
