@@ -316,8 +316,22 @@ def inputs(node: Node) -> tuple[str, ...]:
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def check(network: Network) -> list[Problem]:
+@dataclass(frozen=True)
+class Draft:
+    """A network that need not be right yet."""
+
+    sources: tuple[Source, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    capacity: float | None = None
+    headroom: float = 0.9
+    broken: frozenset[str] = frozenset()
+    """Nodes already known to be wrong: of what they would yield, nothing is said."""
+
+
+def check(network: Network | Draft) -> list[Problem]:
     """Everything that is wrong with a network, each problem with its path in a spec."""
+    broken = network.broken if isinstance(network, Draft) else frozenset()
     problems: list[Problem] = []
     groups = (("sources", network.sources), ("boxes", network.boxes), ("outputs", network.outputs))
     seen: dict[str, str] = {}
@@ -352,7 +366,7 @@ def check(network: Network) -> list[Problem]:
                             ", ".join(usable),
                         )
                     )
-            if isinstance(node, Box):
+            if isinstance(node, Box) and node.name not in broken:
                 _check_arity(node, problems)
     if any("the name is taken" in problem.problem for problem in problems):
         return problems
@@ -362,7 +376,7 @@ def check(network: Network) -> list[Problem]:
         problems.append(
             Problem(f"boxes.{cycle[0]}", "the boxes form a cycle", " -> ".join(cycle), "no cycles")
         )
-    known = _schemas(network.sources, order, network.outputs, problems)
+    known = _schemas(network.sources, order, network.outputs, problems, broken)
     for output in network.outputs:
         value = output.qos.value
         if value is not None and output.name in known:
@@ -372,7 +386,7 @@ def check(network: Network) -> list[Problem]:
     return problems
 
 
-def _check_numbers(network: Network, problems: list[Problem]) -> None:
+def _check_numbers(network: Network | Draft, problems: list[Problem]) -> None:
     def need(path: str, value: float, low: float, high: float, allowed: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             problems.append(Problem(path, "out of bounds", repr(value), allowed))
@@ -439,11 +453,17 @@ def _cycle(stuck: Mapping[str, Box]) -> list[str]:
 
 
 def _schemas(
-    sources: tuple[Source, ...], order: tuple[Box, ...], outputs: tuple[Output, ...], problems: list[Problem]
+    sources: tuple[Source, ...],
+    order: tuple[Box, ...],
+    outputs: tuple[Output, ...],
+    problems: list[Problem],
+    broken: frozenset[str] = frozenset(),
 ) -> dict[str, Schema]:
     """The columns that leave each node whose inputs are known; complaints go to `problems`."""
     known: dict[str, Schema] = {}
     for source in sources:
+        if source.name in broken:
+            continue
         known[source.name] = source.schema
         names = {column.name for column in source.schema}
         path = f"sources.{source.name}"
@@ -460,7 +480,7 @@ def _schemas(
         for name in source.values:
             _check_numeric(f"{path}.values.{name}", name, source.schema, problems)
     for box in order:
-        if all(name in known for name in box.inputs) and box.inputs:
+        if all(name in known for name in box.inputs) and box.inputs and box.name not in broken:
             made = _schema(box, [known[name] for name in box.inputs], problems)
             if made is not None:
                 known[box.name] = made
