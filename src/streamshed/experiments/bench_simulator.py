@@ -33,7 +33,9 @@ REPEATS = 7
 _COSTS = {"filter": 1e-6, "union": 0.5e-6}
 
 
-def run(progress: Progress, *, seconds: float = SECONDS, repeats: int = REPEATS, seed: int = 1) -> dict[str, Any]:
+def run(
+    progress: Progress, *, seconds: float = SECONDS, repeats: int = REPEATS, seed: int = 1
+) -> dict[str, Any]:
     """Rows per second of each, and the ratios; `repeats` interleaved rounds."""
     network = generate(Shape(excess=LOAD / Shape.headroom - 1, costs=_COSTS), seed=seed)
     many, merged = _recorded(network, seconds, seed)
@@ -88,7 +90,9 @@ def _recorded(network: Network, seconds: float, seed: int) -> tuple[Scenario, Ti
 def _single(arrivals: Times, service: float, seconds: float, seed: int) -> Scenario:
     """The single queue that SimPy runs, as a network of one box."""
     builder = Builder("single", capacity=1.0).source("s", "x DOUBLE", rate=len(arrivals) / seconds)
-    network = builder.union("u", ["s", "never"], cost=service).source("never", "x DOUBLE").output("o", "u").build()
+    network = (
+        builder.union("u", ["s", "never"], cost=service).source("never", "x DOUBLE").output("o", "u").build()
+    )
     scenario = Scenario.of(network, seconds=seconds, seed=seed)
     return replace(
         scenario,

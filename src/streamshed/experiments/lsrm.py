@@ -68,7 +68,9 @@ def losses(network: Network, algorithms: Sequence[str], seed: int, seconds: floa
     for name in algorithms:
         tries = _RANDOM_RUNS if name == "input-random" else 1
         outcomes = [
-            simulate(scenario, network_policy(name, seed * _RANDOM_RUNS + i), reference=reference, warm_up=WARM_UP)
+            simulate(
+                scenario, network_policy(name, seed * _RANDOM_RUNS + i), reference=reference, warm_up=WARM_UP
+            )
             for i in range(tries)
         ]
         tuples[name] = float(np.mean([outcome.tuple_loss for outcome in outcomes]))

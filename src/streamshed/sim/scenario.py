@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,15 +63,16 @@ class Scenario:
         seconds: float = 60.0,
         seed: int = 1,
         capacity: float | None = None,
+        process: Callable[[float], ArrivalProcess] = Poisson,
     ) -> Scenario:
-        """Poisson arrivals at the rates of the spec times `overload`."""
+        """Arrivals at the rates of the spec times `overload`, by a process that is made from a rate."""
         if not overload > 0:
             raise InvalidArgument(
                 "overload must be positive", got=overload, hint="1.0 is the spec's own rates"
             )
         catalog = Catalog.of(network, capacity=capacity)
         arrivals: dict[str, ArrivalProcess] = {
-            name: Poisson(rate * overload) if rate > 0 else Trace(()) for name, rate in catalog.rates.items()
+            name: process(rate * overload) if rate > 0 else Trace(()) for name, rate in catalog.rates.items()
         }
         return Scenario(catalog=catalog, arrivals=arrivals, seconds=seconds, seed=seed)
 
