@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -15,14 +16,18 @@ from streamshed.errors import InvalidArgument
 from streamshed.experiments import registry
 from streamshed.network import spec
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
-from streamshed.sim.arrivals import Bursty, Constant, Poisson
+from streamshed.sim.arrivals import ArrivalProcess, Bursty, Constant, Poisson
 from streamshed.sim.none import NoShedding
 from streamshed.sim.scenario import Scenario
 from streamshed.sim.simulate import Outcome
 from streamshed.sim.simulate import simulate as run_simulation
 
 _POLICIES = ", ".join(["none", *NETWORK_POLICIES])
-_ARRIVALS = {"poisson": Poisson, "constant": Constant, "bursty": Bursty}
+_ARRIVALS: dict[str, Callable[[float], ArrivalProcess]] = {
+    "poisson": Poisson,
+    "constant": Constant,
+    "bursty": Bursty,
+}
 
 
 def register(app: typer.Typer) -> None:

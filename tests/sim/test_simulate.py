@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_load_comes_and_goes_and_so_do_drops() -> None:
     scenario = replace(Scenario.of(network, seconds=40.0), arrivals={"s": Bursty(600.0, 3.0, 20.0, 0.25)})
     seen: list[Observation] = []
     outcome = simulate(scenario, network_policy("lsrm-random"), watch=seen.append)
-    shed = [b.balance.shed - a.balance.shed for a, b in zip(seen, seen[1:], strict=False)]
+    shed = [b.balance.shed - a.balance.shed for a, b in pairwise(seen)]
     assert max(shed[0:5]) > 500
     assert sum(shed[9:18]) == 0
     assert max(shed[19:25]) > 500

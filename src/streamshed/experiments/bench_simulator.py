@@ -73,7 +73,7 @@ def run(
 
 
 def _recorded(network: Network, seconds: float, seed: int) -> tuple[Scenario, Times]:
-    """Arrivals and values drawn beforehand, so that no model pays for drawing them; and all arrivals merged."""
+    """Arrivals and values drawn beforehand, so that no model pays for it; and all arrivals merged."""
     seeds = np.random.SeedSequence(seed).spawn(2 * len(network.sources))
     arrivals: dict[str, Trace] = {}
     columns: dict[str, dict[str, NDArray[Any]]] = {}
