@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamshed.network.expression import Field, Inverse, invert
-from streamshed.network.graph import Aggregate, Box, Map, Network, Udf, arc
+from streamshed.network.expression import Field, Inverse, invert, passing
+from streamshed.network.graph import Aggregate, Box, Filter, Map, Network, Output, Udf, arc
 from streamshed.network.ranges import Ranges
 
 
@@ -79,4 +79,36 @@ def trace(network: Network, output: str, field: str) -> Mapping[str, Traced]:
             traced = leaving[box.name]
             for above in box.inputs:
                 reach(above, box.name, None if traced is None else step(network, box, above, traced))
+    return found
+
+
+def reaching(network: Network, output: str, traces: Mapping[str, Traced]) -> Mapping[str, Ranges]:
+    """For every traced arc, the values of the traced field with which a row can get from there to the output.
+
+    The others are removed by a filter on the way: to drop them costs nothing.
+
+    >>> from streamshed.network import Builder
+    >>> network = (
+    ...     Builder("n").source("s", "x DOUBLE").map("m", "s", {"y": "x / 2"})
+    ...     .filter("f", "m", "y > 10").output("o", "f").build()
+    ... )
+    >>> print(reaching(network, "o", trace(network, "o", "y"))["s->m"].render("x"))
+    x > 20
+    """
+    found: dict[str, Ranges] = {}
+    for box in reversed((*network.order, network.nodes[output])):
+        for above in network.arcs_into(box.name):
+            if above not in traces:
+                continue
+            if isinstance(box, Output):
+                found[above] = Ranges.everything()
+                continue
+            admitted = Ranges.nothing()
+            for after in network.arcs_out_of(box.name):
+                if after in found:
+                    since = traces[above].since(traces[after])
+                    admitted |= since.preimage(found[after])
+            if isinstance(box, Filter):
+                admitted &= passing(box.where).of(traces[above].field)
+            found[above] = admitted
     return found

@@ -155,20 +155,22 @@ def _passes(
     return passes
 
 
-def arriving(network: Network, made: Lane, output: str) -> Vector:
-    """Rows of each cell that reach an output, per row that enters the lane, when nothing is dropped."""
+def follow(network: Network, made: Lane) -> dict[str, Vector]:
+    """Rows of each cell that reach each output, per row that enters the lane, when nothing is dropped."""
     leaving: dict[str, Vector] = {}
-    for name, through in made.passes.items():
-        entering = np.zeros(len(made.share))
+
+    def entering(name: str) -> Vector:
+        rows = np.zeros(len(made.share))
         for above in network.arcs_into(name):
             if above == made.arc:
-                entering = entering + made.share
+                rows = rows + made.share
             elif ends(above)[0] in leaving:
-                entering = entering + leaving[ends(above)[0]]
-        leaving[name] = entering * through
-    end = network.nodes[output]
-    above = arc(end.input, output)  # type: ignore[union-attr]
-    return made.share if above == made.arc else leaving.get(ends(above)[0], np.zeros(len(made.share)))
+                rows = rows + leaving[ends(above)[0]]
+        return rows
+
+    for name, through in made.passes.items():
+        leaving[name] = entering(name) * through
+    return {name: entering(name) for name in below(network, made.arc)[1]}
 
 
 def output_histogram(catalog: Catalog, output: Output, of: Traces) -> Histogram | None:
@@ -186,9 +188,9 @@ def output_histogram(catalog: Catalog, output: Output, of: Traces) -> Histogram 
             if traced is None or histogram is None:
                 return None
             made = lane(catalog, on, traced.field, histogram, of)
-            rows = arriving(network, made, output.name)
+            rows = follow(network, made)[output.name]
             if rows.sum() > 0:
-                edges = [_forward(traced, float(edge)) for edge in made.edges]
+                edges = [forward(traced, float(edge)) for edge in made.edges]
                 counts = list(rows)
                 if not traced.increasing:
                     edges, counts = edges[::-1], counts[::-1]
@@ -196,7 +198,7 @@ def output_histogram(catalog: Catalog, output: Output, of: Traces) -> Histogram 
     return Histogram.mixture(parts)
 
 
-def _forward(traced: Traced, value: float) -> float:
+def forward(traced: Traced, value: float) -> float:
     """The output value that a source value becomes: by bisection on the inverses, which are what is known."""
     if not traced.inverses:
         return value

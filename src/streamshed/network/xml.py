@@ -99,7 +99,8 @@ class _Document:
         try:
             network = read(data, self.file)
         except InvalidNetwork as error:
-            self.problems.extend(error.problems)
+            unknown = {f"boxes.{name}.op" for name, kind in self.types.items() if kind not in _PARAMETERS}
+            self.problems.extend(problem for problem in error.problems if problem.path not in unknown)
         if self.problems:
             raise InvalidNetwork(self.problems, self.file)
         return network

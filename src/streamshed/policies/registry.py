@@ -9,6 +9,7 @@ from streamshed.policies.admission import InputCostTop, InputCostUniform, InputR
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.optimal import Optimal
 from streamshed.policies.road_map import RandomRoadMap
+from streamshed.policies.road_map_semantic import SemanticRoadMap
 
 NETWORK_POLICIES: dict[str, Callable[[int], NetworkPolicy]] = {
     "input-random": InputRandom,
@@ -16,6 +17,7 @@ NETWORK_POLICIES: dict[str, Callable[[int], NetworkPolicy]] = {
     "input-uniform": lambda seed: InputUniform(),
     "input-cost-uniform": lambda seed: InputCostUniform(),
     "lsrm-random": lambda seed: RandomRoadMap(),
+    "lsrm-semantic": lambda seed: SemanticRoadMap(),
     "optimal": lambda seed: Optimal(),
 }
 """Each makes a policy from a seed, which most do not need."""

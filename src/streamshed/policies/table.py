@@ -49,6 +49,8 @@ class RoadMap(Sequence[Row]):
         self._delivery = {name: _Column(100.0) for name in graphs}
         self._savings = {name: _Column(0.0) for name in catalog.rates}
         self._changes: tuple[list[int], list[int], list[float]] = ([], [], [])  # row, source, gain in savings
+        self._rates = catalog.rates
+        self._pending: tuple[dict[str, Drop | None], dict[str, float], dict[str, float]] = ({}, {}, {})
         self._length = 0
         self._totals: tuple[tuple[float, ...], list[float]] = ((), [])
 
@@ -58,7 +60,20 @@ class RoadMap(Sequence[Row]):
         delivery: Mapping[str, float],
         savings: Mapping[str, float],
     ) -> None:
-        """A row, as what changed: drops by arc (None: there no longer), percentages, savings coefficients."""
+        """A row, as what changed: drops by arc (None: there no longer), percentages, savings coefficients.
+
+        Changes that save nothing wait for the next that do: each row sheds more than the one before.
+        """
+        self._pending[0].update(drops)
+        self._pending[1].update(delivery)
+        self._pending[2].update(savings)
+        more = sum(
+            (now - self._savings[name].last) * self._rates[name] for name, now in self._pending[2].items()
+        )
+        if more <= 0:
+            return
+        drops, delivery, savings = self._pending
+        self._pending = ({}, {}, {})
         row = self._length
         self._length += 1
         for at, change in drops.items():
