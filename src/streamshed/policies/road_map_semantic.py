@@ -176,7 +176,7 @@ class _Builder:
     # ── preparation ──────────────────────────────────────────────────────────────────────────────
 
     def _by_value(self) -> set[str]:
-        """Outputs that drop by value: followed to all sources, at each arc in one field with their neighbours."""
+        """Outputs that drop by value: followed to all sources, at each arc in their neighbours' field."""
         chosen = set(self.traces)
         for name, source in self.source_arcs.items():
             for output in set(below(self.network, name)[1]) & chosen:
