@@ -1,0 +1,377 @@
+"""The event loop: one server, a queue per box, round-robin service in slices.
+
+The kernel knows rows only as numbers. What a row's values decide (does it pass this filter? does it match
+that drop's predicate?) was evaluated beforehand, on whole columns, and is looked up here as one bit; what
+time decides (which queue, which drop is in force, who waits how long) happens here, row by row and exact.
+
+A row of class `c` is a position in the pool. A box that gives a row new values (`map`) moves it to the
+position `shift` further, where the new values' bits stand. Boxes with state (`join`, `aggregate`) are sinks
+of the kernel: they take the row and its cost, and the engine works out their results.
+
+Random decisions hash (seed, row, place): they do not depend on the order of events, so a lower keep
+fraction always keeps a subset, and two policies on the same seed see the same coins.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamshed.sim.jit import compiled
+
+Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+Floats = NDArray[np.float64]
+Bits = NDArray[np.bool_]
+
+PASS, FILTER, SHIFT, SINK = range(4)
+"""Kinds of boxes."""
+
+_CROWDED = 32
+"""More arrivals than this in one bucket are left to a sort."""
+
+DONE, GROW, FLUSH = range(3)
+"""Why the kernel returned: the time is over; the entries are used up; an output buffer is full."""
+
+CLOCK, BUSY, AREA, SEEN, DEBT, BUDGET = range(6)
+"""Places in `State.clock`: now; seconds of service; ∫ rows in the system dt, and until when; service owed
+for drops; what is left of the current slice."""
+
+FREE, FREE_COUNT, RING_FIRST, RING_COUNT, VISITED, SERVING, FED, INSIDE, DELIVERED, SUNK = range(10)
+"""Places in `State.at`: head and size of the free list; the ring of boxes with work; the box being visited
+or -1; whether its first row is in service; next arrival to admit; rows in the system; fill of the two
+output buffers."""
+
+
+class Wiring(NamedTuple):
+    """The network in numbers. An arc leads to box `b` (≥ 0) or to output `-1 - o`."""
+
+    kind: Ints
+    cost: Floats
+    """Seconds a row takes at the box, at this node's speed."""
+    arcs_from: Ints
+    arcs: Ints
+    """Place `p` (boxes, then sources) has the arcs `arcs[arcs_from[p]:arcs_from[p + 1]]` going out."""
+    arc_to: Ints
+    fan_out: int
+    """Most arcs that leave one place."""
+    slice: float
+    """Seconds of service a box gets at one visit; a row begun is finished."""
+    exponential: bool
+    """Service times are exponential with mean `cost`, not fixed."""
+    seed: np.uint64
+
+
+class Drops(NamedTuple):
+    """The drops in force, by arc."""
+
+    of_arc_from: Ints
+    keep: Floats
+    salt: Hashes
+    match: Ints
+    """[class, drop]: the line of `Pool.bits` that says whether the row matches; -1: every row does."""
+    cost: float
+    """Seconds for one row to be looked at."""
+
+
+class Pool(NamedTuple):
+    """All rows that are alive or arriving."""
+
+    klass: Ints
+    uid: Hashes
+    bits: Bits
+    """[line, row]"""
+    line: Ints
+    """[class, box]: the line of a filter's answer."""
+    shift: Ints
+    """[class, box]: how far a map moves the row."""
+
+
+class Feed(NamedTuple):
+    """Rows that enter, in order of time, each at the place (a source, or a box with state) it leaves."""
+
+    time: Floats
+    row: Ints
+    place: Ints
+
+
+class State(NamedTuple):
+    """What changes; a second call continues where the first stopped."""
+
+    clock: Floats
+    at: Ints
+    head: Ints
+    tail: Ints
+    waiting: Ints
+    ring: Ints
+    entry_next: Ints
+    entry_row: Ints
+    entry_arc: Ints
+    delivered_output: Ints
+    delivered_row: Ints
+    delivered_at: Floats
+    sunk_arc: Ints
+    sunk_row: Ints
+    sunk_at: Floats
+    served: Ints
+    """[box]"""
+    filtered: Ints
+    """[box]"""
+    offered: Ints
+    """[class, arc]: rows that reached the arc's drops."""
+    shed: Ints
+    """[class, arc]"""
+
+
+@compiled
+def unit(seed: np.uint64, uid: np.uint64, salt: np.uint64) -> float:
+    """A uniform number in [0, 1) from a seed, a row and a place (splitmix64)."""
+    z = seed ^ (uid * np.uint64(0x9E3779B97F4A7C15)) ^ (salt * np.uint64(0xD1B54A32D192ED03))
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@compiled
+def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state: State) -> int:
+    """Advance to `end`; a row in service then is finished, so the clock may stand slightly later.
+
+    One loop over three kinds of events, in this order of precedence: a row arrives, the row in service is
+    finished, the next row's service begins. It is one function and everything it touches has a local name:
+    Numba counts references to each array of a tuple that is passed on, and cannot keep in a register what
+    stands in an array. Both were measured to matter (16 and 2 times).
+    """
+    head, tail, waiting, ring = state.head, state.tail, state.waiting, state.ring
+    entry_next, entry_row, entry_arc = state.entry_next, state.entry_row, state.entry_arc
+    served, filtered, offered, shed = state.served, state.filtered, state.offered, state.shed
+    kind, cost, arcs_from, arcs, arc_to = (
+        wiring.kind,
+        wiring.cost,
+        wiring.arcs_from,
+        wiring.arcs,
+        wiring.arc_to,
+    )
+    klass, uid, bits, line, shift = pool.klass, pool.uid, pool.bits, pool.line, pool.shift
+    feed_time, feed_row, feed_place = feed.time, feed.row, feed.place
+    drops_from, match, keep, salt = drops.of_arc_from, drops.match, drops.keep, drops.salt
+    delivered_limit = len(state.delivered_row) - wiring.fan_out
+    sunk_limit = len(state.sunk_row)
+    fan_out, seed, boxes = wiring.fan_out, wiring.seed, len(ring)
+
+    clock, at = state.clock, state.at
+    now, busy, area, seen = clock[CLOCK], clock[BUSY], clock[AREA], clock[SEEN]
+    debt, budget = clock[DEBT], clock[BUDGET]
+    free, free_count, first, active = at[FREE], at[FREE_COUNT], at[RING_FIRST], at[RING_COUNT]
+    visited, serving, fed, inside = at[VISITED], at[SERVING], at[FED], at[INSIDE]
+    delivered, sunk = at[DELIVERED], at[SUNK]
+    next_arrival = feed_time[fed] if fed < len(feed_time) else np.inf
+
+    reason = DONE
+    while True:
+        if free_count < fan_out:
+            reason = GROW
+            break
+        if delivered > delivered_limit or sunk == sunk_limit:
+            reason = FLUSH
+            break
+        if next_arrival <= now:
+            sent = max(next_arrival, seen)
+            area += inside * (sent - seen)
+            seen = sent
+            row = feed_row[fed]
+            place = feed_place[fed]
+            fed += 1
+            next_arrival = feed_time[fed] if fed < len(feed_time) else np.inf
+        else:
+            if not serving:
+                if now >= end:
+                    break
+                # Go on with the current slice, or turn to the next box in the ring, or wait for work.
+                if visited >= 0 and (waiting[visited] == 0 or budget <= 0.0):
+                    if waiting[visited] > 0:
+                        last = first + active
+                        ring[last if last < boxes else last - boxes] = visited
+                        active += 1
+                    visited = -1
+                if visited < 0:
+                    if active == 0:
+                        now = min(end, next_arrival)
+                        continue
+                    visited = ring[first]
+                    first = first + 1 if first + 1 < boxes else 0
+                    active -= 1
+                    budget = wiring.slice
+                seconds = cost[visited]
+                if wiring.exponential:
+                    u = unit(seed, uid[entry_row[head[visited]]], np.uint64(2 * visited + 1))
+                    seconds *= -np.log1p(-u)
+                seconds += debt
+                debt = 0.0
+                now += seconds
+                busy += seconds
+                budget -= seconds
+                if next_arrival <= now:
+                    serving = 1
+                    continue  # rows that arrive while one is served come before it is finished
+            serving = 0
+            sent = now
+            area += inside * (now - seen)
+            seen = now
+            place = visited
+            entry = head[place]
+            head[place] = entry_next[entry]
+            entry_next[entry] = free
+            free = entry
+            free_count += 1
+            inside -= 1
+            waiting[place] -= 1
+            served[place] += 1
+            row = entry_row[entry]
+            if kind[place] == FILTER:
+                if not bits[line[klass[row], place], row]:
+                    filtered[place] += 1
+                    continue
+            elif kind[place] == SHIFT:
+                row += shift[klass[row], place]
+            elif kind[place] == SINK:
+                state.sunk_arc[sunk] = entry_arc[entry]
+                state.sunk_row[sunk] = row
+                state.sunk_at[sunk] = now
+                sunk += 1
+                continue
+
+        # Put the row on every arc that leaves the place: through the drops, into a queue or out.
+        group = klass[row]
+        for i in range(arcs_from[place], arcs_from[place + 1]):
+            arc = arcs[i]
+            offered[group, arc] += 1
+            dropped = False
+            for drop in range(drops_from[arc], drops_from[arc + 1]):
+                debt += drops.cost
+                test = match[group, drop]
+                if (test < 0 or bits[test, row]) and unit(seed, uid[row], salt[drop]) >= keep[drop]:
+                    dropped = True
+                    break
+            if dropped:
+                shed[group, arc] += 1
+                continue
+            to = arc_to[arc]
+            if to < 0:
+                state.delivered_output[delivered] = -1 - to
+                state.delivered_row[delivered] = row
+                state.delivered_at[delivered] = sent
+                delivered += 1
+                continue
+            entry = free
+            free = entry_next[entry]
+            free_count -= 1
+            inside += 1
+            entry_next[entry] = -1
+            entry_row[entry] = row
+            entry_arc[entry] = arc
+            if waiting[to] == 0:
+                head[to] = entry
+                if to != visited:
+                    last = first + active
+                    ring[last if last < boxes else last - boxes] = to
+                    active += 1
+            else:
+                entry_next[tail[to]] = entry
+            tail[to] = entry
+            waiting[to] += 1
+
+    clock[CLOCK], clock[BUSY], clock[AREA], clock[SEEN] = now, busy, area, seen
+    clock[DEBT], clock[BUDGET] = debt, budget
+    at[FREE], at[FREE_COUNT], at[RING_FIRST], at[RING_COUNT] = free, free_count, first, active
+    at[VISITED], at[SERVING], at[FED], at[INSIDE] = visited, serving, fed, inside
+    at[DELIVERED], at[SUNK] = delivered, sunk
+    return reason
+
+
+@compiled
+def merge(time: Floats, begin: Ints, row: Ints, place: Ints) -> Feed:
+    """A feed from ascending runs of times, run `k` from `begin[k]` on, its first row at `row[k]`.
+
+    Of equal times the earlier run's comes first. Times are spread over as many buckets as there are rows,
+    then put right among neighbours: arrivals are even enough for that, and twice as fast as sorting. Where
+    they are not, they are sorted.
+    """
+    total, runs = len(time), len(begin) - 1
+    order = np.empty(total, np.int64)
+    low, high = np.inf, -np.inf
+    for run in range(runs):
+        if begin[run] < begin[run + 1]:
+            low, high = min(low, time[begin[run]]), max(high, time[begin[run + 1] - 1])
+    scale = (total - 1) / (high - low) if high > low else 0.0
+    bucket = np.zeros(total + 1, np.int64)
+    for i in range(total):
+        bucket[int((time[i] - low) * scale) + 1] += 1
+    if total and bucket.max() <= _CROWDED:
+        for i in range(total):
+            bucket[i + 1] += bucket[i]
+        for i in range(total):
+            at = int((time[i] - low) * scale)
+            order[bucket[at]] = i
+            bucket[at] += 1
+        for i in range(1, total):
+            moving = order[i]
+            at = i
+            while at > 0 and time[order[at - 1]] > time[moving]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = moving
+    else:
+        order = np.argsort(time, kind="mergesort")
+    feed = Feed(np.empty(total), np.empty(total, np.int64), np.empty(total, np.int64))
+    run_of = np.empty(total, np.int32)
+    for run in range(runs):
+        run_of[begin[run] : begin[run + 1]] = run
+    for i in range(total):
+        at = order[i]
+        run = run_of[at]
+        feed.time[i] = time[at]
+        feed.row[i] = row[run] + at - begin[run]
+        feed.place[i] = place[run]
+    return feed
+
+
+@compiled
+def entries(state: State) -> Ints:
+    """The entries in all queues, box by box, first come first."""
+    found = np.empty(state.at[INSIDE], np.int64)
+    count = 0
+    for box in range(len(state.head)):
+        entry = state.head[box]
+        for _ in range(state.waiting[box]):
+            found[count] = entry
+            entry = state.entry_next[entry]
+            count += 1
+    return found
+
+
+@compiled
+def tally(
+    count: int,
+    output: Ints,
+    row: Ints,
+    at: Floats,
+    arrived: Floats,
+    klass: Ints,
+    worth_line: Ints,
+    worth: Floats,
+    interval: float,
+    delivered: Ints,
+    value: Floats,
+    latency: Floats,
+) -> None:
+    """Add deliveries to `delivered` and `value` ([output, interval of arrival]); note their latencies."""
+    for i in range(count):
+        to, which = output[i], row[i]
+        epoch = min(int(arrived[which] / interval), delivered.shape[1] - 1)
+        delivered[to, epoch] += 1
+        line = worth_line[klass[which], to]
+        value[to, epoch] += worth[line, which] if line >= 0 else 1.0
+        latency[i] = at[i] - arrived[which]
