@@ -239,6 +239,25 @@ class Network:
         return _topological(self.boxes)[0]
 
     @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """The place of each box and output in `heads`."""
+        return {node.name: index for index, node in enumerate(self.heads)}
+
+    def above(self, name: str) -> tuple[tuple[Source, ...], tuple[Box, ...]]:
+        """The sources and the boxes, in order, whose rows can reach a node."""
+        seen: set[str] = set()
+        stack = [name]
+        while stack:
+            for above in inputs(self.nodes[stack.pop()]):
+                if above not in seen:
+                    seen.add(above)
+                    stack.append(above)
+        nodes = [self.nodes[one] for one in seen]
+        sources = sorted((node for node in nodes if isinstance(node, Source)), key=lambda node: node.name)
+        boxes = [node for node in nodes if isinstance(node, Box)]
+        return tuple(sources), tuple(sorted(boxes, key=lambda box: self.positions[box.name]))
+
+    @cached_property
     def consumers(self) -> Mapping[str, tuple[str, ...]]:
         """For each node, the boxes and outputs that its rows go to."""
         found: dict[str, list[str]] = {name: [] for name in self.nodes}
@@ -272,10 +291,16 @@ class Network:
         return found
 
     def arcs_into(self, node: str) -> tuple[str, ...]:
-        return tuple(arc(name, node) for name in inputs(self.nodes[node]))
+        return self._arcs[0][node]
 
     def arcs_out_of(self, node: str) -> tuple[str, ...]:
-        return tuple(arc(node, name) for name in self.consumers[node])
+        return self._arcs[1][node]
+
+    @cached_property
+    def _arcs(self) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, tuple[str, ...]]]:
+        into = {name: tuple(arc(above, name) for above in inputs(node)) for name, node in self.nodes.items()}
+        out_of = {name: tuple(arc(name, below) for below in self.consumers[name]) for name in self.nodes}
+        return into, out_of
 
     def column(self, node: str, name: str) -> Column:
         """A column of the rows that leave a node."""

@@ -74,11 +74,10 @@ def trace(network: Network, output: str, field: str) -> Mapping[str, Traced]:
 
     end = network.nodes[output]
     reach(end.input, output, Traced(field))  # type: ignore[union-attr]
-    for box in reversed(network.order):
-        if box.name in leaving:
-            traced = leaving[box.name]
-            for above in box.inputs:
-                reach(above, box.name, None if traced is None else step(network, box, above, traced))
+    for box in reversed(network.above(output)[1]):
+        traced = leaving[box.name]
+        for above in box.inputs:
+            reach(above, box.name, None if traced is None else step(network, box, above, traced))
     return found
 
 
@@ -96,7 +95,7 @@ def reaching(network: Network, output: str, traces: Mapping[str, Traced]) -> Map
     x > 20
     """
     found: dict[str, Ranges] = {}
-    for box in reversed((*network.order, network.nodes[output])):
+    for box in reversed((*network.above(output)[1], network.nodes[output])):
         for above in network.arcs_into(box.name):
             if above not in traces:
                 continue

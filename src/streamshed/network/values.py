@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.expression import passing
-from streamshed.network.graph import Filter, Network, Output, arc, ends
+from streamshed.network.graph import Filter, Network, Output, Source, arc, ends
 from streamshed.network.qos import Histogram, LossGraph
 from streamshed.network.ranges import Ranges
 from streamshed.network.trace import Traced, trace
@@ -54,12 +54,15 @@ class Lane:
 
 def source_histogram(network: Network, on: str, field: str, of: Traces) -> Histogram | None:
     """The spread of a field on a source arc: as given for the source, or as seen at an output fed by it."""
-    source = next(source for source in network.sources if source.name == ends(on)[0])
-    if field in source.values:
+    source = network.nodes[ends(on)[0]]
+    if isinstance(source, Source) and field in source.values:
         return source.values[field]
-    for output in network.outputs:
-        traced = of.get(output.name, {}).get(on)
-        if traced is not None and traced.field == field and output.qos.histogram is not None:
+    for name in below(network, on)[1]:
+        output = network.nodes[name]
+        traced = of.get(name, {}).get(on)
+        if not isinstance(output, Output) or output.qos.histogram is None:
+            continue
+        if traced is not None and traced.field == field:
             seen = output.qos.histogram
             edges = list(seen.edges)
             for inverse in traced.inverses:
@@ -80,19 +83,9 @@ def below(network: Network, on: str) -> tuple[list[str], list[str]]:
             if name not in seen:
                 seen.add(name)
                 stack.append(name)
-    order = _positions(network)
-    names = sorted(seen, key=order.__getitem__)
+    names = sorted(seen, key=network.positions.__getitem__)
     outputs = [name for name in names if isinstance(network.nodes[name], Output)]
     return [name for name in names if name not in set(outputs)], outputs
-
-
-def _positions(network: Network) -> Mapping[str, int]:
-    # Cached by hand on the frozen network: heads never change.
-    cached: Mapping[str, int] | None = network.__dict__.get("_positions")
-    if cached is None:
-        cached = {node.name: index for index, node in enumerate(network.heads)}
-        network.__dict__["_positions"] = cached
-    return cached
 
 
 def lane(
@@ -179,7 +172,7 @@ def output_histogram(catalog: Catalog, output: Output, of: Traces) -> Histogram 
     if output.qos.histogram is not None or output.qos.value is None:
         return output.qos.histogram
     parts: list[tuple[float, Histogram]] = []
-    for source in network.sources:
+    for source in network.above(output.name)[0]:
         for on in network.arcs_out_of(source.name):
             if output.name not in below(network, on)[1]:
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from streamshed.errors import InvalidArgument
 from streamshed.policies.admission import InputCostTop, InputCostUniform, InputRandom, InputUniform
 from streamshed.policies.contract import NetworkPolicy
+from streamshed.policies.latency import Latency
 from streamshed.policies.optimal import Optimal
 from streamshed.policies.road_map import RandomRoadMap
 from streamshed.policies.road_map_semantic import SemanticRoadMap
@@ -19,6 +20,7 @@ NETWORK_POLICIES: dict[str, Callable[[int], NetworkPolicy]] = {
     "lsrm-random": lambda seed: RandomRoadMap(),
     "lsrm-semantic": lambda seed: SemanticRoadMap(),
     "optimal": lambda seed: Optimal(),
+    "latency": lambda seed: Latency(),
 }
 """Each makes a policy from a seed, which most do not need."""
 

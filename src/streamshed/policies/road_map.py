@@ -34,7 +34,7 @@ best flows fall monotonically as cycles get dearer.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from streamshed.errors import InvalidArgument
@@ -66,9 +66,18 @@ class RandomRoadMap:
         return TablePlanner(self.name, catalog, build(catalog, self.step))
 
 
-def build(catalog: Catalog, step: float = STEP_SIZE) -> RoadMap:
-    """The road map for the proportions of the catalog's rates."""
-    return _Builder(catalog, step).run()
+def build(
+    catalog: Catalog,
+    step: float = STEP_SIZE,
+    *,
+    extra: Collection[str] = (),
+    movable: Callable[[str], bool] = lambda arc: True,
+) -> RoadMap:
+    """The road map for the proportions of the catalog's rates.
+
+    `extra` arcs are places for drops too; only `movable` ones get any.
+    """
+    return _Builder(catalog, step, extra, movable).run()
 
 
 @dataclass
@@ -88,9 +97,12 @@ class _Move:
 
 
 class _Builder:
-    def __init__(self, catalog: Catalog, step: float) -> None:
+    def __init__(
+        self, catalog: Catalog, step: float, extra: Collection[str], movable: Callable[[str], bool]
+    ) -> None:
         self.catalog = catalog
-        self.segments = Segments.of(catalog)
+        self.movable = movable
+        self.segments = Segments.of(catalog, extra)
         segments = self.segments.all
         free = sheddable(catalog)
         self.graphs: Mapping[str, LossGraph] = loss_graphs(catalog)
@@ -131,13 +143,15 @@ class _Builder:
 
         def push(candidate: int) -> None:
             stamp[candidate] += 1
+            if not self.movable(self.segments.all[candidate].arc):
+                return
             if self.flow[candidate] > _NOTHING * self.full[candidate]:
                 move = self.move(candidate)
                 if move.gain > 0:
                     heapq.heappush(heap, (move.ratio, candidate, stamp[candidate]))
 
-        for candidate in range(len(self.flow)):
-            push(candidate)
+        for segment in self.segments.all:
+            push(segment.index)
         while heap:
             ratio, candidate, stamped = heapq.heappop(heap)
             if stamped != stamp[candidate]:

@@ -109,6 +109,8 @@ class _Stream:
     """For each output that drops by value, the step at which each cell goes."""
     dead: dict[str, dict[str, Mask]] = field(default_factory=dict)
     """For each candidate arc, for each such output below it, which cells never reach that output."""
+    short: tuple[Vector, dict[str, Vector]] | None = None
+    """Where the source arc is the only place for drops: work, and rows at each output, of one row by cell."""
 
 
 @dataclass
@@ -176,7 +178,7 @@ class _Builder:
     # ── preparation ──────────────────────────────────────────────────────────────────────────────
 
     def _by_value(self) -> set[str]:
-        """Outputs that drop by value: followed to all sources, at each arc in one field with their neighbours."""
+        """Outputs that drop by value: followed to all sources, at each arc in their neighbours' field."""
         chosen = set(self.traces)
         for name, source in self.source_arcs.items():
             for output in set(below(self.network, name)[1]) & chosen:
@@ -268,6 +270,8 @@ class _Builder:
             stream.worth[output] = graph.many(
                 np.array([forward(traced, float(middle)) for middle in middles])
             )
+        if stream.places.keys() == {on}:
+            stream.short = self._shorten(stream)
         for name, outputs in stream.places.items():
             stream.dead[name] = {
                 output: ~_inside(
@@ -279,6 +283,22 @@ class _Builder:
                 for output in outputs
                 if output in self.by_value
             }
+
+    def _shorten(self, stream: _Stream) -> tuple[Vector, dict[str, Vector]]:
+        work = np.zeros(len(stream.share))
+        leaving: dict[str, Vector] = {}
+
+        def entering(name: str) -> Vector:
+            rows = np.zeros(len(work))
+            for on in self.network.arcs_into(name):
+                rows = rows + (1.0 if on == stream.lane.arc else leaving.get(ends(on)[0], 0.0))
+            return rows
+
+        for box in stream.boxes:
+            rows = entering(box)
+            work += self.catalog.costs[box] * rows
+            leaving[box] = rows * stream.lane.passes[box]
+        return work, {output: entering(output) for output in stream.outputs}
 
     def _gone(self, cursor: Cursor) -> list[Ranges]:
         return self.gone.get(cursor) or [*[Ranges.nothing()] * self.steps, Ranges.everything()]
@@ -339,6 +359,15 @@ class _Builder:
 
     def _walk(self, stream: _Stream, state: _State, through: Callable[[str, Vector], Vector]) -> _State:
         network = self.network
+        if stream.short is not None:
+            work, arrive = stream.short
+            kept = through(stream.lane.arc, stream.share)
+            state.work += float(kept @ work)
+            for output, times in arrive.items():
+                state.rows[output] = float(kept @ times)
+                if output in stream.worth:
+                    state.value[output] = float((kept * times) @ stream.worth[output])
+            return state
         leaving: dict[str, Vector] = {}
 
         def rows_on(name: str) -> Vector | None:
@@ -379,9 +408,12 @@ class _Builder:
                 streams_of[cursor].append(index)
         near: dict[Cursor, set[int]] = {cursor: set() for cursor in self.reached}
         for index, group in enumerate(groups):
-            for one in {s for cursor in group for s in streams_of[cursor]}:
-                for cursor in self.streams[one].outputs.values():
-                    near[cursor].add(index)
+            for cursor in group:
+                near[cursor].add(index)
+        # When something last moved on each stream, and when each group's ratio was computed.
+        clock = 0
+        moved = [0] * len(self.streams)
+        computed = [0] * len(groups)
         heap: list[tuple[float, int, int]] = []
         stamp = [0] * len(groups)
         moves: dict[int, dict[Cursor, int]] = {}
@@ -395,6 +427,7 @@ class _Builder:
                 }
                 touched = {s for cursor in moves[index] for s in streams_of[cursor]}
                 heapq.heappush(heap, (self._ratio(moves[index], touched), index, stamp[index]))
+                computed[index] = clock
 
         for index in range(len(groups)):
             push(index)
@@ -403,16 +436,22 @@ class _Builder:
             if stamped != stamp[index]:
                 continue
             touched = {s for cursor in moves[index] for s in streams_of[cursor]}
-            if any(cursor[0] not in self.by_value for cursor in moves[index]):
+            if computed[index] < max(moved[s] for s in touched) or not self._all_by_value(moves[index]):
                 now = self._ratio(moves[index], touched)
                 if now > ratio * (1 + 1e-9) and heap and now > heap[0][0]:
-                    push(index)  # another stream of the same output went on, and its loss graph got steeper
+                    push(index)  # other outputs, or other streams of the same, have moved on meanwhile
                     continue
             self.reached.update(moves[index])
             self._record(touched)
+            clock += 1
+            for one in touched:
+                moved[one] = clock
             for other in sorted({group for cursor in moves[index] for group in near[cursor]}):
                 push(other)
         return self.table
+
+    def _all_by_value(self, moves: Mapping[Cursor, int]) -> bool:
+        return all(output in self.by_value for output, _ in moves)
 
     def _ratio(self, moves: Mapping[Cursor, int], touched: set[int]) -> float:
         """Loss/Gain of taking these cursors to these steps."""

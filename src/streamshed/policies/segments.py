@@ -9,7 +9,7 @@ reaches output o `out[o]` times.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from streamshed.network.catalog import Catalog
@@ -41,22 +41,20 @@ class Segments:
     """For each candidate, the candidates whose rows reach it, and how many per row."""
 
     @staticmethod
-    def of(catalog: Catalog, where: Callable[[str], bool] = lambda arc: True) -> Segments:
-        """The candidates of a network, or those of them that `where` admits."""
+    def of(catalog: Catalog, extra: Collection[str] = ()) -> Segments:
+        """The candidates of a network, and extra arcs as further ones."""
         network = catalog.network
         protectable = protection(network)
-        tails = [source.name for source in network.sources] + list(network.split_points)
         order = {node.name: index for index, node in enumerate(network.heads)}
-        rank = {source.name: index - len(tails) for index, source in enumerate(network.sources)}
-        tails.sort(key=lambda name: rank[name] if name in rank else order[name])
+        sources = {source.name for source in network.sources}
+        splits = sources | set(network.split_points)
         arcs = [
             name
-            for tail in tails
-            for name in network.arcs_out_of(tail)
-            if name in protectable and where(name)
+            for name in network.arcs
+            if name in protectable and (ends(name)[0] in splits or name in set(extra))
         ]
+        arcs.sort(key=lambda name: order.get(ends(name)[0], -1))  # upstream first; of one node, as they were
         index_of = {name: index for index, name in enumerate(arcs)}
-        sources = {source.name for source in network.sources}
         found: list[Segment] = []
         parents: list[list[tuple[int, float]]] = [[] for _ in arcs]
         for index, name in enumerate(arcs):

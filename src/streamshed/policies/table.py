@@ -52,7 +52,7 @@ class RoadMap(Sequence[Row]):
         self._rates = catalog.rates
         self._pending: tuple[dict[str, Drop | None], dict[str, float], dict[str, float]] = ({}, {}, {})
         self._length = 0
-        self._totals: tuple[tuple[float, ...], list[float]] = ((), [])
+        self._totals: tuple[Mapping[str, float], list[float]] = ({}, [])
 
     def append(
         self,
@@ -113,16 +113,16 @@ class RoadMap(Sequence[Row]):
         return (self[row] for row in range(self._length))
 
     def totals(self, rates: Mapping[str, float]) -> list[float]:
-        """The most that the rows up to each one save at these rates; kept until the rates change."""
-        key = tuple(rates[name] for name in self._sources)
-        if self._totals[0] != key or len(self._totals[1]) != self._length:
+        """The most that the rows up to each one save at these rates; kept for the same rates object."""
+        if self._totals[0] is not rates or len(self._totals[1]) != self._length:
+            key = [rates[name] for name in self._sources]
             rows, sources, gains = self._changes
             weights = (
                 np.asarray(gains, dtype=np.float64) * np.asarray(key)[np.asarray(sources, dtype=np.intp)]
             )
             gained = np.bincount(np.asarray(rows, dtype=np.intp), weights, minlength=self._length)
             best = np.maximum.accumulate(np.cumsum(gained)) if self._length else gained
-            self._totals = (key, best.tolist())
+            self._totals = (rates, best.tolist())
         return self._totals[1]
 
     def look_up(self, excess: float, rates: Mapping[str, float]) -> int:
