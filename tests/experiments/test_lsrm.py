@@ -58,7 +58,7 @@ def test_the_road_maps_advantage_with_sharing_grows_with_skew_and_fades_with_loa
     ratio = {(row.series, row.x): row.loss_mean for row in rows if row.algorithm == lsrm_sharing.RATIO}
     even, skewed = dict.fromkeys(series for series, _ in ratio)
     assert ratio[skewed, 22] > 1.5 > ratio[even, 22]
-    assert ratio[skewed, 22] > ratio[skewed, 300] > 1.0
+    assert ratio[skewed, 22] > ratio[skewed, 300] > 0.9
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -128,6 +128,7 @@ class Simulation:
         self._pool = Pool(self.layout)
         self._state = _new_state(self.layout)
         self._drops: tuple[Drop, ...] = ()
+        self._changed = False
         self._intervals = 0
         self._serial = dict.fromkeys(scenario.arrivals, 0)
         self._produced = 0
@@ -146,11 +147,16 @@ class Simulation:
         return float(self._state.clock[kernel.CLOCK])
 
     def use(self, drops: Sequence[Drop]) -> None:
-        """Put these drops in force, instead of those that were, from the next interval on."""
+        """Put these drops in force, instead of those that were, from the next interval on.
+
+        They also take their share of the rows that wait on their arcs by then.
+        """
         for drop in drops:
             if drop.at not in self.layout.arc:
                 raise InvalidArgument("no such arc", got=drop.at, hint=", ".join(self.layout.arc))
-        self._drops = tuple(sorted(drops, key=lambda drop: self.layout.arc[drop.at]))
+        ordered = tuple(sorted(drops, key=lambda drop: self.layout.arc[drop.at]))
+        self._changed = ordered != self._drops
+        self._drops = ordered
 
     def advance(self) -> Observation:
         """One interval, with arrivals."""
@@ -302,6 +308,9 @@ class Simulation:
         state.entry_row[waiting] = moved[positions]
         feed = self._feed(fresh, times, first)
         drops = self._in_force()
+        if self._changed:
+            kernel.thin(self._wiring, drops, self._pool.view, state)
+            self._changed = False
         state.at[kernel.FED] = 0
         sunk: list[tuple[Ints, Ints]] = []
         reason = -1

@@ -292,6 +292,51 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
 
 
 @compiled
+def thin(wiring: Wiring, drops: Drops, pool: Pool, state: State) -> None:
+    """Let new drops act on the rows that wait on their arcs. No row may be in service."""
+    clock, at = state.clock, state.at
+    clock[AREA] += at[INSIDE] * (clock[CLOCK] - clock[SEEN])
+    clock[SEEN] = clock[CLOCK]
+    for box in range(len(state.head)):
+        before = -1
+        entry = state.head[box]
+        for _ in range(state.waiting[box]):
+            after = state.entry_next[entry]
+            row, arc = state.entry_row[entry], state.entry_arc[entry]
+            dropped = False
+            for drop in range(drops.of_arc_from[arc], drops.of_arc_from[arc + 1]):
+                test = drops.match[pool.klass[row], drop]
+                if test < 0 or pool.bits[test, row]:
+                    dropped |= unit(wiring.seed, pool.uid[row], drops.salt[drop]) >= drops.keep[drop]
+            if dropped:
+                state.shed[pool.klass[row], arc] += 1
+                if before < 0:
+                    state.head[box] = after
+                else:
+                    state.entry_next[before] = after
+                state.entry_next[entry] = at[FREE]
+                at[FREE] = entry
+                at[FREE_COUNT] += 1
+                at[INSIDE] -= 1
+                state.waiting[box] -= 1
+            else:
+                before = entry
+            entry = after
+        state.tail[box] = before
+    # Boxes whose queue is now empty leave the ring.
+    boxes, count = len(state.ring), 0
+    order = np.empty(boxes, np.int64)
+    for i in range(at[RING_COUNT]):
+        box = state.ring[(at[RING_FIRST] + i) % boxes]
+        if state.waiting[box] > 0:
+            order[count] = box
+            count += 1
+    state.ring[:count] = order[:count]
+    at[RING_FIRST] = 0
+    at[RING_COUNT] = count
+
+
+@compiled
 def merge(time: Floats, begin: Ints, row: Ints, place: Ints) -> Feed:
     """A feed from ascending runs of times, run `k` from `begin[k]` on, its first row at `row[k]`.
 
