@@ -21,7 +21,7 @@ EXCESS = (0.22, 0.5, 1.0, 1.5, 2.0, 2.5, 3.07)
 """Load above what the node may carry: the paper goes from +22 % to +307 %."""
 ADMISSION = ("input-random", "input-cost-top", "input-uniform", "input-cost-uniform")
 QOS_DRIVEN = ("lsrm-random", "lsrm-semantic")
-SECONDS = 20.0
+SECONDS = 12.0
 WARM_UP = 2.0
 _SLOWEST_RATE = 0.1
 _STEP = 0.005
