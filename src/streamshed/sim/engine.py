@@ -25,7 +25,8 @@ from streamshed.sim.state import AggregateState, JoinState, StatefulBox
 from streamshed.sim.values import Values
 
 _STEPS_WITH_STATE = 10
-_ENTRIES = 1 << 12
+_QUEUE = 1 << 6
+"""Rows that a queue first has room for: a power of two."""
 _DELIVERIES = 1 << 15
 _SALT_STRIDE = 64
 
@@ -444,8 +445,8 @@ def _upstream(network: Network, name: str) -> set[str]:
 
 def _new_state(layout: Layout) -> kernel.State:
     boxes, arcs, classes = max(1, len(layout.box)), len(layout.arc), len(layout.classes)
-    at = np.zeros(10, np.int64)
-    at[kernel.FREE_COUNT] = _ENTRIES
+    at = np.zeros(9, np.int64)
+    at[kernel.FULL] = -1
     at[kernel.VISITED] = -1
 
     def zeros(*shape: int) -> Ints:
@@ -456,13 +457,13 @@ def _new_state(layout: Layout) -> kernel.State:
     return kernel.State(
         clock=np.zeros(6),
         at=at,
+        queue_from=np.arange(boxes) * _QUEUE,
+        queue_mask=np.full(boxes, _QUEUE - 1),
         head=zeros(boxes),
-        tail=zeros(boxes),
         waiting=zeros(boxes),
         ring=zeros(boxes),
-        entry_next=np.arange(1, _ENTRIES + 1),
-        entry_row=zeros(_ENTRIES),
-        entry_arc=zeros(_ENTRIES),
+        entry_row=zeros(boxes * _QUEUE),
+        entry_arc=zeros(boxes * _QUEUE),
         delivered_output=zeros(deliveries),
         delivered_row=zeros(deliveries),
         delivered_at=np.zeros(deliveries),
@@ -477,15 +478,14 @@ def _new_state(layout: Layout) -> kernel.State:
 
 
 def _grown(state: kernel.State) -> kernel.State:
-    """With room for twice as many waiting rows."""
-    size = len(state.entry_next)
-    more = np.arange(size + 1, 2 * size + 1)
-    more[-1] = state.at[kernel.FREE] if state.at[kernel.FREE_COUNT] else -1
-    state.at[kernel.FREE] = size
-    state.at[kernel.FREE_COUNT] += size
+    """With twice as much room for the queue that is full: a new circle behind all others."""
+    box = int(state.at[kernel.FULL])
+    begin, size = int(state.queue_from[box]), int(state.queue_mask[box]) + 1
+    order = begin + (state.head[box] + np.arange(size)) % size
+    state.queue_from[box], state.queue_mask[box], state.head[box] = len(state.entry_row), 2 * size - 1, 0
+    state.at[kernel.FULL] = -1
     blank = np.zeros(size, np.int64)
     return state._replace(
-        entry_next=np.concatenate([state.entry_next, more]),
-        entry_row=np.concatenate([state.entry_row, blank]),
-        entry_arc=np.concatenate([state.entry_arc, blank]),
+        entry_row=np.concatenate([state.entry_row, state.entry_row[order], blank]),
+        entry_arc=np.concatenate([state.entry_arc, state.entry_arc[order], blank]),
     )
