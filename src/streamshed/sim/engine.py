@@ -303,10 +303,12 @@ class Simulation:
             for name in self._arrivals:
                 times[name] = self._arrivals[name].until(end)
                 fresh[name] = self._rows(name, times[name])
-        waiting = kernel.entries(state)
-        positions = state.entry_row[waiting]
-        moved, first = self._pool.refill(np.unique(positions), fresh)
-        state.entry_row[waiting] = moved[positions]
+        first: Mapping[str, int] = {}
+        if fresh:
+            waiting = kernel.entries(state)
+            positions = state.entry_row[waiting]
+            moved, first = self._pool.refill(np.unique(positions), fresh)
+            state.entry_row[waiting] = moved[positions]
         feed = self._feed(fresh, times, first)
         drops = self._in_force()
         if self._changed:

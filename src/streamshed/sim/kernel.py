@@ -103,7 +103,7 @@ class State(NamedTuple):
     clock: Floats
     at: Ints
     queue_from: Ints
-    """A box's queue is the circle of `queue_mask + 1` entries from here on; its first row is the `head`-th."""
+    """A box's queue is the circle of `queue_mask + 1` entries from here on, its first row the `head`-th."""
     queue_mask: Ints
     head: Ints
     waiting: Ints
