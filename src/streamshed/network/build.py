@@ -14,10 +14,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from streamshed.network.expression import Expression, Inverse, invert, parse
+from streamshed.errors import InvalidArgument
+from streamshed.network.expression import Expression, Inverse, parse
 from streamshed.network.graph import (
     DEFAULT_COST,
     Aggregate,
@@ -230,20 +232,15 @@ def declared(column: str, text: str) -> Inverse:
     >>> declared("f", "bpm = f * f").increasing, declared("f", "bpm = 100 / f, falling").increasing
     (True, False)
     """
-    from streamshed.errors import InvalidArgument
-
-    body, _, direction = text.partition(",")
-    field, equals, formula = body.partition("=")
-    if not equals or not field.strip().isidentifier() or direction.strip() not in ("", "rising", "falling"):
+    match = re.fullmatch(r"\s*(\w+)\s*=(?!=)(.+?)(?:,\s*(rising|falling))?\s*", text)
+    if not match:
         raise InvalidArgument(
             "not an inverse",
             got=repr(text),
             hint=f'such as "field = {column} * {column}", then ", falling" if so',
         )
+    field, formula, direction = match.groups()
     expression = parse(formula)
     if expression.fields() != {column}:
         raise InvalidArgument(f"the inverse must be a function of {column!r} alone", got=repr(text))
-    return Inverse(field.strip(), column, expression, direction.strip() != "falling")
-
-
-__all__ = ["Builder", "declared", "invert"]
+    return Inverse(field, column, expression, direction != "falling")

@@ -188,7 +188,8 @@ _TOKEN = re.compile(
 )
 _KEYWORDS = {"AND", "OR", "NOT", "BETWEEN", "IN", "TRUE", "FALSE"}
 _MAX_LENGTH = 10_000
-_MAX_DEPTH = 100
+_MAX_DEPTH = 50
+_MAX_TREE = 200
 
 
 def parse(text: str) -> Expression:
@@ -258,6 +259,11 @@ class _Parser:
         result = self.disjunction()
         if self.tokens[self.at][0] != "end":
             raise self.expected("the end or an operator")
+        level, depth = [result], 0
+        while level:  # long chains of operators are deep trees, which recursion could not walk
+            level, depth = [child for node in level for child in node.children()], depth + 1
+        if depth > _MAX_TREE:
+            raise self.error(f"more than {_MAX_TREE} operators in a row", len(self.text))
         return result
 
     def disjunction(self) -> Expression:
@@ -281,7 +287,7 @@ class _Parser:
         while self.accept("NOT"):
             negations += 1
         result = self.comparison()
-        for _ in range(min(negations, _MAX_DEPTH)):
+        for _ in range(negations):
             result = Unary("NOT", result)
         return result
 

@@ -235,7 +235,9 @@ class Histogram:
         for left, right, share in zip(self.edges, self.edges[1:], self.shares, strict=False):
             if share > 0 and reached + share >= wanted - 1e-15:
                 value = left + (right - left) * min(1.0, max(0.0, (wanted - reached) / share))
-                return min(max(value, low), high)
+                return min(
+                    max(float(f"{value:.12g}"), low), high
+                )  # a cut that reads well, not 9.999999999999998
             reached += share
         return high
 
