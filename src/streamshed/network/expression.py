@@ -216,8 +216,8 @@ class _Parser:
         self.text = text
         self.depth = 0
         self.tokens: list[tuple[str, str, int]] = []
-        position = 0
-        while text[position:].strip():
+        position, end = 0, len(text.rstrip())
+        while position < end:
             match = _TOKEN.match(text, position)
             if not match:
                 at = position + len(text[position:]) - len(text[position:].lstrip())
