@@ -74,6 +74,7 @@ def test_without_shedding_latency_grows_and_nothing_is_lost() -> None:
         (replace(SMALL, independent=True), 2, 0.05),
         (replace(SMALL, independent=True, shared=3), 1, 0.05),
         (replace(SMALL, independent=True, shared=3), 2, 0.05),
+        (SMALL, 1, 0.05),
         (Shape(queries=2, boxes=5, mix={"filter": 3.0, "union": 2.0}, shared=1, independent=True), 3, 1.0),
     ],
 )

@@ -11,7 +11,7 @@ from streamshed.network.generate import generate_sharing
 
 ALGORITHMS = ("input-uniform", "lsrm-random")
 RATIO = "/".join(ALGORITHMS)
-SKEW = (0.0, 0.5, 1.0)
+SKEW = (0.0, 1.0, 2.0)
 QUERIES = 20
 
 
@@ -48,7 +48,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     chart.bars(
         [row for row in rows if row.algorithm == RATIO],
         path,
-        title="Tuple utility lost when all queries share: Input-Uniform over the road map",
+        title="All queries share: tuple utility lost, Input-Uniform over road map",
         note=f"{QUERIES} queries behind one common box; mean of the runs, whiskers from least to most",
         x="excess load",
         y="loss of input-uniform / loss of lsrm-random",

@@ -42,7 +42,7 @@ class Shape:
     """Proportions of the box types: `filter`, `union`, `map`."""
     shared: int = 0
     """How many streams come from a box of an earlier query instead of from a source."""
-    selectivity: tuple[float, float] = (0.5, 0.95)
+    selectivity: tuple[float, float] = (0.8, 1.0)
     """Bounds of the filters' selectivities."""
     costs: Mapping[str, float] = field(
         default_factory=lambda: {"filter": 4e-5, "union": 2e-5, "map": 3e-5}, hash=False

@@ -25,7 +25,8 @@ from streamshed.sim.state import AggregateState, JoinState, StatefulBox
 from streamshed.sim.values import Values
 
 _STEPS_WITH_STATE = 10
-_ENTRIES = 1 << 12
+_QUEUE = 1 << 6
+"""Rows that a queue first has room for: a power of two."""
 _DELIVERIES = 1 << 15
 _SALT_STRIDE = 64
 
@@ -128,6 +129,7 @@ class Simulation:
         self._pool = Pool(self.layout)
         self._state = _new_state(self.layout)
         self._drops: tuple[Drop, ...] = ()
+        self._changed = False
         self._intervals = 0
         self._serial = dict.fromkeys(scenario.arrivals, 0)
         self._produced = 0
@@ -146,11 +148,16 @@ class Simulation:
         return float(self._state.clock[kernel.CLOCK])
 
     def use(self, drops: Sequence[Drop]) -> None:
-        """Put these drops in force, instead of those that were, from the next interval on."""
+        """Put these drops in force, instead of those that were, from the next interval on.
+
+        They also take their share of the rows that wait on their arcs by then.
+        """
         for drop in drops:
             if drop.at not in self.layout.arc:
                 raise InvalidArgument("no such arc", got=drop.at, hint=", ".join(self.layout.arc))
-        self._drops = tuple(sorted(drops, key=lambda drop: self.layout.arc[drop.at]))
+        ordered = tuple(sorted(drops, key=lambda drop: self.layout.arc[drop.at]))
+        self._changed = ordered != self._drops
+        self._drops = ordered
 
     def advance(self) -> Observation:
         """One interval, with arrivals."""
@@ -296,12 +303,17 @@ class Simulation:
             for name in self._arrivals:
                 times[name] = self._arrivals[name].until(end)
                 fresh[name] = self._rows(name, times[name])
-        waiting = kernel.entries(state)
-        positions = state.entry_row[waiting]
-        moved, first = self._pool.refill(np.unique(positions), fresh)
-        state.entry_row[waiting] = moved[positions]
+        first: Mapping[str, int] = {}
+        if fresh:
+            waiting = kernel.entries(state)
+            positions = state.entry_row[waiting]
+            moved, first = self._pool.refill(np.unique(positions), fresh)
+            state.entry_row[waiting] = moved[positions]
         feed = self._feed(fresh, times, first)
         drops = self._in_force()
+        if self._changed:
+            kernel.thin(self._wiring, drops, self._pool.view, state)
+            self._changed = False
         state.at[kernel.FED] = 0
         sunk: list[tuple[Ints, Ints]] = []
         reason = -1
@@ -435,8 +447,8 @@ def _upstream(network: Network, name: str) -> set[str]:
 
 def _new_state(layout: Layout) -> kernel.State:
     boxes, arcs, classes = max(1, len(layout.box)), len(layout.arc), len(layout.classes)
-    at = np.zeros(10, np.int64)
-    at[kernel.FREE_COUNT] = _ENTRIES
+    at = np.zeros(9, np.int64)
+    at[kernel.FULL] = -1
     at[kernel.VISITED] = -1
 
     def zeros(*shape: int) -> Ints:
@@ -447,13 +459,13 @@ def _new_state(layout: Layout) -> kernel.State:
     return kernel.State(
         clock=np.zeros(6),
         at=at,
+        queue_from=np.arange(boxes) * _QUEUE,
+        queue_mask=np.full(boxes, _QUEUE - 1),
         head=zeros(boxes),
-        tail=zeros(boxes),
         waiting=zeros(boxes),
         ring=zeros(boxes),
-        entry_next=np.arange(1, _ENTRIES + 1),
-        entry_row=zeros(_ENTRIES),
-        entry_arc=zeros(_ENTRIES),
+        entry_row=zeros(boxes * _QUEUE),
+        entry_arc=zeros(boxes * _QUEUE),
         delivered_output=zeros(deliveries),
         delivered_row=zeros(deliveries),
         delivered_at=np.zeros(deliveries),
@@ -468,15 +480,14 @@ def _new_state(layout: Layout) -> kernel.State:
 
 
 def _grown(state: kernel.State) -> kernel.State:
-    """With room for twice as many waiting rows."""
-    size = len(state.entry_next)
-    more = np.arange(size + 1, 2 * size + 1)
-    more[-1] = state.at[kernel.FREE] if state.at[kernel.FREE_COUNT] else -1
-    state.at[kernel.FREE] = size
-    state.at[kernel.FREE_COUNT] += size
+    """With twice as much room for the queue that is full: a new circle behind all others."""
+    box = int(state.at[kernel.FULL])
+    begin, size = int(state.queue_from[box]), int(state.queue_mask[box]) + 1
+    order = begin + (state.head[box] + np.arange(size)) % size
+    state.queue_from[box], state.queue_mask[box], state.head[box] = len(state.entry_row), 2 * size - 1, 0
+    state.at[kernel.FULL] = -1
     blank = np.zeros(size, np.int64)
     return state._replace(
-        entry_next=np.concatenate([state.entry_next, more]),
-        entry_row=np.concatenate([state.entry_row, blank]),
-        entry_arc=np.concatenate([state.entry_arc, blank]),
+        entry_row=np.concatenate([state.entry_row, state.entry_row[order], blank]),
+        entry_arc=np.concatenate([state.entry_arc, state.entry_arc[order], blank]),
     )

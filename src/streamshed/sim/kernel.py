@@ -33,14 +33,14 @@ _CROWDED = 32
 """More arrivals than this in one bucket are left to a sort."""
 
 DONE, GROW, FLUSH = range(3)
-"""Why the kernel returned: the time is over; the entries are used up; an output buffer is full."""
+"""Why the kernel returned: the time is over; a queue is full; an output buffer is full."""
 
 CLOCK, BUSY, AREA, SEEN, DEBT, BUDGET = range(6)
 """Places in `State.clock`: now; seconds of service; ∫ rows in the system dt, and until when; service owed
 for drops; what is left of the current slice."""
 
-FREE, FREE_COUNT, RING_FIRST, RING_COUNT, VISITED, SERVING, FED, INSIDE, DELIVERED, SUNK = range(10)
-"""Places in `State.at`: head and size of the free list; the ring of boxes with work; the box being visited
+FULL, RING_FIRST, RING_COUNT, VISITED, SERVING, FED, INSIDE, DELIVERED, SUNK = range(9)
+"""Places in `State.at`: a box whose queue is full, or -1; the ring of boxes with work; the box being visited
 or -1; whether its first row is in service; next arrival to admit; rows in the system; fill of the two
 output buffers."""
 
@@ -102,11 +102,12 @@ class State(NamedTuple):
 
     clock: Floats
     at: Ints
+    queue_from: Ints
+    """A box's queue is the circle of `queue_mask + 1` entries from here on, its first row the `head`-th."""
+    queue_mask: Ints
     head: Ints
-    tail: Ints
     waiting: Ints
     ring: Ints
-    entry_next: Ints
     entry_row: Ints
     entry_arc: Ints
     delivered_output: Ints
@@ -140,12 +141,17 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     """Advance to `end`; a row in service then is finished, so the clock may stand slightly later.
 
     One loop over three kinds of events, in this order of precedence: a row arrives, the row in service is
-    finished, the next row's service begins. It is one function and everything it touches has a local name:
-    Numba counts references to each array of a tuple that is passed on, and cannot keep in a register what
-    stands in an array. Both were measured to matter (16 and 2 times).
+    finished, the next row's service begins. It is one function and everything it touches has a local name,
+    because Numba counts references to each array of a tuple that is passed to another function; a loop
+    with functions for its parts was 16 times slower.
     """
-    head, tail, waiting, ring = state.head, state.tail, state.waiting, state.ring
-    entry_next, entry_row, entry_arc = state.entry_next, state.entry_row, state.entry_arc
+    head, waiting, ring = state.head, state.waiting, state.ring
+    queue_from, queue_mask, entry_row, entry_arc = (
+        state.queue_from,
+        state.queue_mask,
+        state.entry_row,
+        state.entry_arc,
+    )
     served, filtered, offered, shed = state.served, state.filtered, state.offered, state.shed
     kind, cost, arcs_from, arcs, arc_to = (
         wiring.kind,
@@ -159,19 +165,19 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     drops_from, match, keep, salt = drops.of_arc_from, drops.match, drops.keep, drops.salt
     delivered_limit = len(state.delivered_row) - wiring.fan_out
     sunk_limit = len(state.sunk_row)
-    fan_out, seed, boxes = wiring.fan_out, wiring.seed, len(ring)
+    seed, boxes = wiring.seed, len(ring)
 
     clock, at = state.clock, state.at
     now, busy, area, seen = clock[CLOCK], clock[BUSY], clock[AREA], clock[SEEN]
     debt, budget = clock[DEBT], clock[BUDGET]
-    free, free_count, first, active = at[FREE], at[FREE_COUNT], at[RING_FIRST], at[RING_COUNT]
+    full, first, active = at[FULL], at[RING_FIRST], at[RING_COUNT]
     visited, serving, fed, inside = at[VISITED], at[SERVING], at[FED], at[INSIDE]
     delivered, sunk = at[DELIVERED], at[SUNK]
     next_arrival = feed_time[fed] if fed < len(feed_time) else np.inf
 
     reason = DONE
     while True:
-        if free_count < fan_out:
+        if full >= 0:
             reason = GROW
             break
         if delivered > delivered_limit or sunk == sunk_limit:
@@ -206,7 +212,9 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                     budget = wiring.slice
                 seconds = cost[visited]
                 if wiring.exponential:
-                    u = unit(seed, uid[entry_row[head[visited]]], np.uint64(2 * visited + 1))
+                    u = unit(
+                        seed, uid[entry_row[queue_from[visited] + head[visited]]], np.uint64(2 * visited + 1)
+                    )
                     seconds *= -np.log1p(-u)
                 seconds += debt
                 debt = 0.0
@@ -221,11 +229,8 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
             area += inside * (now - seen)
             seen = now
             place = visited
-            entry = head[place]
-            head[place] = entry_next[entry]
-            entry_next[entry] = free
-            free = entry
-            free_count += 1
+            entry = queue_from[place] + head[place]
+            head[place] = (head[place] + 1) & queue_mask[place]
             inside -= 1
             waiting[place] -= 1
             served[place] += 1
@@ -265,30 +270,63 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                 state.delivered_at[delivered] = sent
                 delivered += 1
                 continue
-            entry = free
-            free = entry_next[entry]
-            free_count -= 1
-            inside += 1
-            entry_next[entry] = -1
+            before = waiting[to]
+            mask = queue_mask[to]
+            entry = queue_from[to] + ((head[to] + before) & mask)
             entry_row[entry] = row
             entry_arc[entry] = arc
-            if waiting[to] == 0:
-                head[to] = entry
-                if to != visited:
-                    last = first + active
-                    ring[last if last < boxes else last - boxes] = to
-                    active += 1
-            else:
-                entry_next[tail[to]] = entry
-            tail[to] = entry
-            waiting[to] += 1
+            waiting[to] = before + 1
+            inside += 1
+            if before == mask:
+                full = to
+            if before == 0 and to != visited:
+                last = first + active
+                ring[last if last < boxes else last - boxes] = to
+                active += 1
 
     clock[CLOCK], clock[BUSY], clock[AREA], clock[SEEN] = now, busy, area, seen
     clock[DEBT], clock[BUDGET] = debt, budget
-    at[FREE], at[FREE_COUNT], at[RING_FIRST], at[RING_COUNT] = free, free_count, first, active
+    at[FULL], at[RING_FIRST], at[RING_COUNT] = full, first, active
     at[VISITED], at[SERVING], at[FED], at[INSIDE] = visited, serving, fed, inside
     at[DELIVERED], at[SUNK] = delivered, sunk
     return reason
+
+
+@compiled
+def thin(wiring: Wiring, drops: Drops, pool: Pool, state: State) -> None:
+    """Let new drops act on the rows that wait on their arcs. No row may be in service."""
+    clock, at = state.clock, state.at
+    clock[AREA] += at[INSIDE] * (clock[CLOCK] - clock[SEEN])
+    clock[SEEN] = clock[CLOCK]
+    for box in range(len(state.head)):
+        begin, mask, kept = state.queue_from[box], state.queue_mask[box], 0
+        for i in range(state.waiting[box]):
+            entry = begin + ((state.head[box] + i) & mask)
+            row, arc = state.entry_row[entry], state.entry_arc[entry]
+            dropped = False
+            for drop in range(drops.of_arc_from[arc], drops.of_arc_from[arc + 1]):
+                test = drops.match[pool.klass[row], drop]
+                if test < 0 or pool.bits[test, row]:
+                    dropped |= unit(wiring.seed, pool.uid[row], drops.salt[drop]) >= drops.keep[drop]
+            if dropped:
+                state.shed[pool.klass[row], arc] += 1
+                at[INSIDE] -= 1
+            else:
+                to = begin + ((state.head[box] + kept) & mask)
+                state.entry_row[to], state.entry_arc[to] = row, arc
+                kept += 1
+        state.waiting[box] = kept
+    # Boxes whose queue is now empty leave the ring.
+    boxes, count = len(state.ring), 0
+    order = np.empty(boxes, np.int64)
+    for i in range(at[RING_COUNT]):
+        box = state.ring[(at[RING_FIRST] + i) % boxes]
+        if state.waiting[box] > 0:
+            order[count] = box
+            count += 1
+    state.ring[:count] = order[:count]
+    at[RING_FIRST] = 0
+    at[RING_COUNT] = count
 
 
 @compiled
@@ -344,10 +382,8 @@ def entries(state: State) -> Ints:
     found = np.empty(state.at[INSIDE], np.int64)
     count = 0
     for box in range(len(state.head)):
-        entry = state.head[box]
-        for _ in range(state.waiting[box]):
-            found[count] = entry
-            entry = state.entry_next[entry]
+        for i in range(state.waiting[box]):
+            found[count] = state.queue_from[box] + ((state.head[box] + i) & state.queue_mask[box])
             count += 1
     return found
 

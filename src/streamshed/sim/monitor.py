@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from streamshed.network.catalog import Catalog
 from streamshed.policies.contract import Decision, NetworkPolicy
+from streamshed.policies.latency import LatencyPlanner
 from streamshed.sim.engine import Observation
 
 _SURPRISE = 4.0
@@ -55,6 +56,8 @@ class Monitor:
             name: estimate.update(seen.arrived[name], seen.seconds)
             for name, estimate in self._estimates.items()
         }
+        if isinstance(self._planner, LatencyPlanner):
+            return self._planner.decide(rates, latencies=seen.latency, queues=seen.queued)
         factor = 1 + self._backlog(seen, rates)
         return self._planner.decide({name: rate * factor for name, rate in rates.items()})
 
