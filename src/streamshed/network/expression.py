@@ -100,8 +100,9 @@ class Unary(Expression):
         return result
 
     def sql(self) -> str:
-        inner = _within(self.operand, _LEVEL[self.op])
-        return f"NOT {inner}" if self.op == "NOT" else f"-{inner}"
+        if self.op == "NOT":
+            return f"NOT {_within(self.operand, _LEVEL[self.op])}"
+        return f"-{_within(self.operand, _ATOM)}"  # never "--", which begins a comment
 
     def children(self) -> tuple[Expression, ...]:
         return (self.operand,)
