@@ -54,7 +54,9 @@ def run(progress: Progress, *, networks: int = 500, seed: int = 1) -> dict[str, 
 def _distance(catalog: Catalog) -> dict[str, float]:
     chosen = RandomRoadMap().planner(catalog).decide()
     best = Optimal().planner(catalog).decide()
-    assert chosen.chosen is not None and chosen.row is not None and best.row is not None
+    assert chosen.chosen is not None
+    assert chosen.row is not None
+    assert best.row is not None
     kept = sum(chosen.row.utility.values())
     outputs = len(chosen.row.utility)
     before = sum(chosen.rows[chosen.chosen - 1].utility.values()) if chosen.chosen else float(outputs)
