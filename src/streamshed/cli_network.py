@@ -15,6 +15,8 @@ from rich.table import Table
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.network import spec
 from streamshed.network.catalog import Catalog
+from streamshed.network.generate import Shape
+from streamshed.network.generate import generate as generated
 from streamshed.network.graph import Network
 from streamshed.policies.contract import Decision
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
@@ -114,6 +116,21 @@ def draw(
     """Draw a network."""
     with explained():
         typer.echo(spec.load(spec_file).draw("mermaid" if mermaid else "text"))
+
+
+@network_app.command()
+def generate(
+    queries: Annotated[int, typer.Option(help="How many queries, each with one output.")] = 5,
+    boxes: Annotated[int, typer.Option(help="How many boxes in all.")] = 47,
+    shared: Annotated[int, typer.Option(help="How many streams come from a box of an earlier query.")] = 0,
+    skew: Annotated[float, typer.Option(help="Zipf skew of the utilities.")] = 0.0,
+    excess: Annotated[float, typer.Option(help="Load above the limit: 0.5 is +50 %.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same network.")] = 1,
+) -> None:
+    """Print a random network as YAML, in the manner of LSRM 5.2. The defaults are the paper's sizes."""
+    with explained():
+        shape = Shape(queries=queries, boxes=boxes, shared=shared, skew=skew, excess=excess)
+        typer.echo(spec.dump(generated(shape, seed=seed)), nl=False)
 
 
 def register(app: typer.Typer) -> None:

@@ -100,8 +100,9 @@ class Unary(Expression):
         return result
 
     def sql(self) -> str:
-        inner = _within(self.operand, _LEVEL[self.op])
-        return f"NOT {inner}" if self.op == "NOT" else f"-{inner}"
+        if self.op == "NOT":
+            return f"NOT {_within(self.operand, _LEVEL[self.op])}"
+        return f"-{_within(self.operand, _ATOM)}"  # never "--", which begins a comment
 
     def children(self) -> tuple[Expression, ...]:
         return (self.operand,)
@@ -216,8 +217,8 @@ class _Parser:
         self.text = text
         self.depth = 0
         self.tokens: list[tuple[str, str, int]] = []
-        position = 0
-        while text[position:].strip():
+        position, end = 0, len(text.rstrip())
+        while position < end:
             match = _TOKEN.match(text, position)
             if not match:
                 at = position + len(text[position:]) - len(text[position:].lstrip())

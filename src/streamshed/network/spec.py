@@ -46,6 +46,7 @@ from streamshed.network.units import seconds
 
 T = TypeVar("T")
 _MAX_BYTES = 4_000_000
+_MAX_BRACKETS = 50
 _TRUE: Expression = expressions.Literal(True)
 
 _TOP = ("network", "sources", "boxes", "outputs", "capacity", "headroom")
@@ -85,6 +86,12 @@ def parse(text: str, file: str = "the spec") -> Network:
     """The network that YAML text describes; `InvalidNetwork` with every problem if it has any."""
     if len(text) > _MAX_BYTES:
         raise InvalidArgument(f"{file} is larger than a spec may be", got=f"{len(text)} characters")
+    depth = deepest = 0
+    for bracket in re.finditer(r"[][{}]", text):  # the parser's time grows with the square of the depth
+        depth += 1 if bracket[0] in "[{" else -1
+        deepest = max(deepest, depth)
+    if deepest > _MAX_BRACKETS:
+        raise InvalidArgument(f"{file} is not plain YAML", got=f"nested too deeply: {deepest} open brackets")
     try:
         data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:

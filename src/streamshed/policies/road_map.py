@@ -119,10 +119,8 @@ class _Builder:
         whole = {o.name: catalog.arc_rates[f"{o.input}->{o.name}"] for o in catalog.network.outputs}
         self.percent_per_row = {name: 100.0 / rows if rows > 0 else 0.0 for name, rows in whole.items()}
         self.percent = dict.fromkeys(whole, 100.0)
-        self.feeding: dict[str, list[int]] = {name: [] for name in whole}
-        for segment in segments:
-            for output, _ in segment.out:
-                self.feeding[output].append(segment.index)
+        self.piece = {name: self.graphs[name].piece_below(100.0) for name in whole}
+        """The piece of its loss graph that each output's cursor is on."""
 
         # Work per row that arrives at a candidate, under the drops so far; and the same without any.
         self.work = [0.0] * len(segments)
@@ -189,11 +187,8 @@ class _Builder:
                 else:
                     amounts[child] = amount * times
                     heapq.heappush(queue, child)
-        loss = sum(rows * self.percent_per_row[name] * self.slope(name) for name, rows in lost.items())
+        loss = sum(rows * self.percent_per_row[name] * self.piece[name].slope for name, rows in lost.items())
         return _Move(falls, tightens, lost, gain, loss / gain if gain > 0 else float("inf"))
-
-    def slope(self, output: str) -> float:
-        return self.graphs[output].piece_below(self.percent[output]).slope
 
     def lower(self, candidate: int, move: _Move) -> set[int]:
         """Lower a candidate step by step until a ratio changes; those whose ratio must be computed anew."""
@@ -203,7 +198,7 @@ class _Builder:
             rows = wanted if wanted < left - _NOTHING * self.full[candidate] else left
             for name, lost in move.lost.items():
                 per_row = lost * self.percent_per_row[name]
-                end = self.graphs[name].piece_below(self.percent[name]).low
+                end = self.piece[name].low
                 if per_row > 0 and self.percent[name] > end:
                     rows = min(rows, (self.percent[name] - end) / per_row)
             for child, times in move.tightens.items():
@@ -232,10 +227,10 @@ class _Builder:
             self.flow[candidate] = 0.0
         delivery: dict[str, float] = {}
         for name, lost in move.lost.items():
-            low = self.graphs[name].piece_below(self.percent[name]).low
             percent = self.percent[name] - lost * rows * self.percent_per_row[name]
-            if percent - low <= 1e-9:
-                percent, ended = max(low, 0.0), True
+            if percent - self.piece[name].low <= 1e-9:
+                percent, ended = self.piece[name].low, True
+                self.piece[name] = self.graphs[name].piece_below(percent)
             self.percent[name] = delivery[name] = percent
         places = [candidate, *move.tightens]
         drops = {self.segments.all[index].arc: self._drop(index) for index in places}

@@ -255,6 +255,7 @@ class _Builder:
             if output in self.by_value
         }
         cuts = {end for sets in mapped.values() for ranges in sets for span in ranges for end in span}
+        cuts |= {end for span in self._spared(stream.source, by) or () for end in span}
         if by:
             stream.lane = self._lane(on, by, stream.boxes, cuts)
         middles = stream.lane.middles
@@ -305,11 +306,15 @@ class _Builder:
 
     def _unprotected(self, source: Source, by: str, middles: Vector) -> Vector:
         """The share of each cell that may be dropped."""
-        if source.protect is not None and by:
-            spared = passing(source.protect)
-            if spared.exact and spared.ranges.keys() == {by}:
-                return np.where(_inside(spared.ranges[by], middles), 0.0, 1.0)
+        spared = self._spared(source, by)
+        if spared is not None:
+            return np.where(_inside(spared, middles), 0.0, 1.0)
         return np.full(len(middles), 1.0 - source.protected)
+
+    def _spared(self, source: Source, by: str) -> Ranges | None:
+        """The values that are protected, where protection is by the field of the stream's cells."""
+        found = None if source.protect is None else passing(source.protect)
+        return found.ranges[by] if found is not None and found.exact and found.ranges.keys() == {by} else None
 
     # ── following a stream ───────────────────────────────────────────────────────────────────────
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from typing import overload as overloaded
 
 import numpy as np
+import numpy.typing as npt
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.qos import LossGraph
@@ -50,9 +51,10 @@ class RoadMap(Sequence[Row]):
         self._savings = {name: _Column(0.0) for name in catalog.rates}
         self._changes: tuple[list[int], list[int], list[float]] = ([], [], [])  # row, source, gain in savings
         self._rates = catalog.rates
-        self._pending: tuple[dict[str, Drop | None], dict[str, float], dict[str, float]] = ({}, {}, {})
+        self._pending: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]] | None = None
         self._length = 0
-        self._totals: tuple[Mapping[str, float], list[float]] = ({}, [])
+        self._totals: tuple[Mapping[str, float], npt.NDArray[np.float64]] = ({}, np.zeros(0))
+        self._packed: tuple[Any, Any, Any] | None = None
 
     def append(
         self,
@@ -64,16 +66,16 @@ class RoadMap(Sequence[Row]):
 
         Changes that save nothing wait for the next that do: each row sheds more than the one before.
         """
-        self._pending[0].update(drops)
-        self._pending[1].update(delivery)
-        self._pending[2].update(savings)
-        more = sum(
-            (now - self._savings[name].last) * self._rates[name] for name, now in self._pending[2].items()
-        )
+        if self._pending is not None:
+            drops, delivery, savings = (
+                {**waiting, **new}
+                for waiting, new in zip(self._pending, (drops, delivery, savings), strict=True)
+            )
+        more = sum((now - self._savings[name].last) * self._rates[name] for name, now in savings.items())
         if more <= 0:
+            self._pending = (drops, delivery, savings)
             return
-        drops, delivery, savings = self._pending
-        self._pending = ({}, {}, {})
+        self._pending = None
         row = self._length
         self._length += 1
         for at, change in drops.items():
@@ -112,22 +114,25 @@ class RoadMap(Sequence[Row]):
     def __iter__(self) -> Iterator[Row]:
         return (self[row] for row in range(self._length))
 
-    def totals(self, rates: Mapping[str, float]) -> list[float]:
+    def totals(self, rates: Mapping[str, float]) -> npt.NDArray[np.float64]:
         """The most that the rows up to each one save at these rates; kept for the same rates object."""
         if self._totals[0] is not rates or len(self._totals[1]) != self._length:
-            key = [rates[name] for name in self._sources]
-            rows, sources, gains = self._changes
-            weights = (
-                np.asarray(gains, dtype=np.float64) * np.asarray(key)[np.asarray(sources, dtype=np.intp)]
-            )
-            gained = np.bincount(np.asarray(rows, dtype=np.intp), weights, minlength=self._length)
-            best = np.maximum.accumulate(np.cumsum(gained)) if self._length else gained
-            self._totals = (rates, best.tolist())
+            rows, sources, gains = self._arrays()
+            weights = gains * np.array([rates[name] for name in self._sources])[sources]
+            gained = np.bincount(rows, weights, minlength=self._length)
+            best: npt.NDArray[np.float64] = np.maximum.accumulate(np.cumsum(gained, dtype=np.float64))
+            self._totals = (rates, best)
         return self._totals[1]
+
+    def _arrays(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float64]]:
+        if self._packed is None or len(self._packed[0]) != len(self._changes[0]):
+            rows, sources, gains = self._changes
+            self._packed = (np.array(rows, np.intp), np.array(sources, np.intp), np.array(gains, np.float64))
+        return self._packed
 
     def look_up(self, excess: float, rates: Mapping[str, float]) -> int:
         """The first row that saves at least this much; `len(self)` if none does."""
-        return bisect.bisect_left(self.totals(rates), excess)
+        return int(self.totals(rates).searchsorted(excess))
 
 
 class TablePlanner:
