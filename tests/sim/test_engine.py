@@ -85,10 +85,10 @@ def test_a_lower_keep_keeps_a_subset() -> None:
     arrivals = {"s": Constant(500.0)}
     kept = []
     for keep in (0.7, 0.3):
-        scenario = replace(Scenario.of(network, seconds=4.0), arrivals=arrivals, interval=0.002)
+        scenario = replace(Scenario.of(network, seconds=1.0), arrivals=arrivals, interval=0.002)
         simulation = finished(scenario, (Drop("s->o", keep),))
         kept.append(simulation.delivered[0] > 0)  # one row an interval
-        assert kept[-1].mean() == pytest.approx(keep, abs=0.05)
+        assert kept[-1].mean() == pytest.approx(keep, abs=0.08)
     assert np.all(kept[0] >= kept[1])
 
 

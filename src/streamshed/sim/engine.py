@@ -463,7 +463,7 @@ def _new_state(layout: Layout) -> kernel.State:
         queue_mask=np.full(boxes, _QUEUE - 1),
         head=zeros(boxes),
         waiting=zeros(boxes),
-        ring=zeros(boxes),
+        ring=zeros(boxes + 1),
         entry_row=zeros(boxes * _QUEUE),
         entry_arc=zeros(boxes * _QUEUE),
         delivered_output=zeros(deliveries),

@@ -26,8 +26,8 @@ Hashes = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 Bits = NDArray[np.bool_]
 
-PASS, FILTER, SHIFT, SINK = range(4)
-"""Kinds of boxes."""
+TEST, SHIFT, SINK = range(3)
+"""Kinds of boxes: let a row pass or not; give it new values; take it in."""
 
 _CROWDED = 32
 """More arrivals than this in one bucket are left to a sort."""
@@ -84,7 +84,7 @@ class Pool(NamedTuple):
     bits: Bits
     """[line, row]"""
     line: Ints
-    """[class, box]: the line of a filter's answer."""
+    """[class, box]: the line of a filter's answers; other boxes have line 0, which is always true."""
     shift: Ints
     """[class, box]: how far a map moves the row."""
 
@@ -165,7 +165,7 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     drops_from, match, keep, salt = drops.of_arc_from, drops.match, drops.keep, drops.salt
     delivered_limit = len(state.delivered_row) - wiring.fan_out
     sunk_limit = len(state.sunk_row)
-    seed, boxes = wiring.seed, len(ring)
+    seed, slots, shedding = wiring.seed, len(ring), len(drops.keep) > 0
 
     clock, at = state.clock, state.at
     now, busy, area, seen = clock[CLOCK], clock[BUSY], clock[AREA], clock[SEEN]
@@ -199,7 +199,7 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                 if visited >= 0 and (waiting[visited] == 0 or budget <= 0.0):
                     if waiting[visited] > 0:
                         last = first + active
-                        ring[last if last < boxes else last - boxes] = visited
+                        ring[last if last < slots else last - slots] = visited
                         active += 1
                     visited = -1
                 if visited < 0:
@@ -207,7 +207,7 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                         now = min(end, next_arrival)
                         continue
                     visited = ring[first]
-                    first = first + 1 if first + 1 < boxes else 0
+                    first = first + 1 if first + 1 < slots else 0
                     active -= 1
                     budget = wiring.slice
                 seconds = cost[visited]
@@ -235,17 +235,16 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
             waiting[place] -= 1
             served[place] += 1
             row = entry_row[entry]
-            if kind[place] == FILTER:
-                if not bits[line[klass[row], place], row]:
-                    filtered[place] += 1
+            if kind[place] != TEST:
+                if kind[place] == SINK:
+                    state.sunk_arc[sunk] = entry_arc[entry]
+                    state.sunk_row[sunk] = row
+                    state.sunk_at[sunk] = now
+                    sunk += 1
                     continue
-            elif kind[place] == SHIFT:
                 row += shift[klass[row], place]
-            elif kind[place] == SINK:
-                state.sunk_arc[sunk] = entry_arc[entry]
-                state.sunk_row[sunk] = row
-                state.sunk_at[sunk] = now
-                sunk += 1
+            elif not bits[line[klass[row], place], row]:
+                filtered[place] += 1
                 continue
 
         # Put the row on every arc that leaves the place: through the drops, into a queue or out.
@@ -253,16 +252,17 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
         for i in range(arcs_from[place], arcs_from[place + 1]):
             arc = arcs[i]
             offered[group, arc] += 1
-            dropped = False
-            for drop in range(drops_from[arc], drops_from[arc + 1]):
-                debt += drops.cost
-                test = match[group, drop]
-                if (test < 0 or bits[test, row]) and unit(seed, uid[row], salt[drop]) >= keep[drop]:
-                    dropped = True
-                    break
-            if dropped:
-                shed[group, arc] += 1
-                continue
+            if shedding:
+                dropped = False
+                for drop in range(drops_from[arc], drops_from[arc + 1]):
+                    debt += drops.cost
+                    test = match[group, drop]
+                    if (test < 0 or bits[test, row]) and unit(seed, uid[row], salt[drop]) >= keep[drop]:
+                        dropped = True
+                        break
+                if dropped:
+                    shed[group, arc] += 1
+                    continue
             to = arc_to[arc]
             if to < 0:
                 state.delivered_output[delivered] = -1 - to
@@ -279,10 +279,9 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
             inside += 1
             if before == mask:
                 full = to
-            if before == 0 and to != visited:
-                last = first + active
-                ring[last if last < boxes else last - boxes] = to
-                active += 1
+            last = first + active
+            ring[last if last < slots else last - slots] = to
+            active += (before == 0) & (to != visited)
 
     clock[CLOCK], clock[BUSY], clock[AREA], clock[SEEN] = now, busy, area, seen
     clock[DEBT], clock[BUDGET] = debt, budget

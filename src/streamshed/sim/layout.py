@@ -82,9 +82,9 @@ class Layout:
 
     def lines(self) -> kernel.Ints:
         """[class, box]: where the pool keeps a filter's answers."""
-        table = np.full((len(self.classes), max(1, len(self.box))), -1, dtype=np.int64)
+        table = np.zeros((len(self.classes), max(1, len(self.box))), dtype=np.int64)
         for each in self.classes:
-            for line, name in enumerate(each.filters):
+            for line, name in enumerate(each.filters, 1):
                 table[each.index, self.box[name]] = line
         return table
 
@@ -94,11 +94,9 @@ def stateful(box: Box | Source | Output) -> bool:
 
 
 def _kind(box: Box) -> int:
-    if isinstance(box, Filter):
-        return kernel.FILTER
     if isinstance(box, Map | Udf):
         return kernel.SHIFT
-    return kernel.SINK if stateful(box) else kernel.PASS
+    return kernel.SINK if stateful(box) else kernel.TEST
 
 
 def _classes(network: Network) -> tuple[tuple[RowClass, ...], dict[tuple[int, str], int]]:

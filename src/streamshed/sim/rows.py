@@ -139,7 +139,7 @@ class Pool:
         wanted: list[tuple[int, int, NDArray[np.bool_]]] = []
         for each in self._layout.classes:
             rows = self.rows[each.index]
-            line = len(each.filters)
+            line = 1 + len(each.filters)
             for number, test in enumerate(tests):
                 if test.arc not in each.arcs or (test.where is None and rows.protected is None):
                     continue
@@ -175,15 +175,16 @@ class Pool:
         total = int(self.start[-1])
         sizes = np.diff(self.start)
         nodes = self._layout.network.nodes
-        height = max(1, *(len(each.filters) for each in self._layout.classes))
+        height = 1 + max(len(each.filters) for each in self._layout.classes)
         bits = np.empty((height, total), bool)
+        bits[0] = True
         grades = int(self.worth_line.max(initial=-1)) + 1
         worth = np.zeros((max(1, grades), total))
         for each, rows in zip(self._layout.classes, self.rows, strict=True):
             if not len(rows):
                 continue
             span = slice(self.start[each.index], self.start[each.index + 1])
-            for line, name in enumerate(each.filters):
+            for line, name in enumerate(each.filters, 1):
                 box = nodes[name]
                 assert isinstance(box, Filter)
                 bits[line, span] = box.where.evaluate(rows.columns)
