@@ -19,6 +19,7 @@ import yaml
 from streamshed.errors import InvalidArgument
 from streamshed.network import expression as expressions
 from streamshed.network.build import declared
+from streamshed.network.check import Draft, check
 from streamshed.network.expression import Expression, Inverse
 from streamshed.network.graph import (
     BOXES,
@@ -26,7 +27,6 @@ from streamshed.network.graph import (
     Aggregate,
     Box,
     Column,
-    Draft,
     Filter,
     InvalidNetwork,
     Join,
@@ -37,7 +37,6 @@ from streamshed.network.graph import (
     Source,
     Udf,
     Union,
-    check,
     ddl,
     schema_of,
 )
