@@ -56,6 +56,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         x="skew θ of the utilities",
         y="loss of lsrm-random / loss of lsrm-semantic",
         by=lambda row: row.series,
+        log=True,
         reference=1.0,
     )
 

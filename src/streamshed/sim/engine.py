@@ -156,7 +156,7 @@ class Simulation:
             if drop.at not in self.layout.arc:
                 raise InvalidArgument("no such arc", got=drop.at, hint=", ".join(self.layout.arc))
         ordered = tuple(sorted(drops, key=lambda drop: self.layout.arc[drop.at]))
-        self._changed = ordered != self._drops
+        self._changed |= ordered != self._drops
         self._drops = ordered
 
     def advance(self) -> Observation:

@@ -13,8 +13,3 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function) -> Function:
     """Compile at first use. No fast-math and no threads: the same inputs give the same bits."""
     return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
-
-
-def inlined(function: Function) -> Function:
-    """The same for a small function that is only called from compiled ones."""
-    return cast(Function, numba.njit(cache=True, error_model="numpy", inline="always")(function))

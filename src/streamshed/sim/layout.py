@@ -40,8 +40,6 @@ class Layout:
     output: Mapping[str, int]
     arc: Mapping[str, int]
     classes: tuple[RowClass, ...]
-    derived: Mapping[tuple[int, str], int]
-    """(class, map) ─► the class its rows become."""
 
     @staticmethod
     def of(network: Network) -> Layout:
@@ -49,15 +47,13 @@ class Layout:
         place = dict(box)
         for source in network.sources:
             place[source.name] = len(place)
-        classes, derived = _classes(network)
         return Layout(
             network,
             box,
             place,
             {each.name: index for index, each in enumerate(network.outputs)},
             {name: index for index, name in enumerate(network.arcs)},
-            classes,
-            derived,
+            _classes(network),
         )
 
     def wiring(
@@ -99,14 +95,13 @@ def _kind(box: Box) -> int:
     return kernel.SINK if stateful(box) else kernel.TEST
 
 
-def _classes(network: Network) -> tuple[tuple[RowClass, ...], dict[tuple[int, str], int]]:
+def _classes(network: Network) -> tuple[RowClass, ...]:
     rank = {box.name: index for index, box in enumerate(network.order)}
     starts: list[tuple[str, int | None, str | None]] = [
         (source.name, None, None) for source in network.sources
     ]
     starts += [(box.name, None, None) for box in network.order if stateful(box)]
     found: list[RowClass] = []
-    derived: dict[tuple[int, str], int] = {}
     # `starts` grows while it is walked: every map met makes one more class.
     for index, (origin, parent, through) in enumerate(starts):
         start = through or origin
@@ -126,7 +121,6 @@ def _classes(network: Network) -> tuple[tuple[RowClass, ...], dict[tuple[int, st
                 if isinstance(node, Output):
                     outputs.add(name)
                 elif isinstance(node, Map | Udf):
-                    derived[index, name] = len(starts)
                     starts.append((origin, index, name))
                 elif not stateful(node):
                     if isinstance(node, Filter):
@@ -143,4 +137,4 @@ def _classes(network: Network) -> tuple[tuple[RowClass, ...], dict[tuple[int, st
                 frozenset(arcs),
             )
         )
-    return tuple(found), derived
+    return tuple(found)
