@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from streamshed.network.expression import ExpressionError, invert, parse, passing
+from streamshed.network.analysis import invert, passing
+from streamshed.network.expression import ExpressionError, parse
 from streamshed.network.ranges import Ranges
 
 COLUMNS = {

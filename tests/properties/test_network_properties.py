@@ -9,7 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamshed.network import Catalog, spec
-from streamshed.network.expression import Binary, Call, Field, Literal, Unary, invert, parse, passing
+from streamshed.network.analysis import invert, passing
+from streamshed.network.expression import Binary, Call, Field, Literal, Unary, parse
 from streamshed.network.qos import Graph, Histogram, LossGraph, ValueGraph, total
 from streamshed.network.ranges import Ranges, above
 from streamshed.policies.road_map import build

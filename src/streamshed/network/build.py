@@ -19,7 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.expression import Expression, Inverse, parse
+from streamshed.network.analysis import Inverse
+from streamshed.network.expression import Expression, parse
 from streamshed.network.graph import (
     DEFAULT_COST,
     Aggregate,

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.expression import Expression, Inverse
+from streamshed.network.analysis import Inverse
+from streamshed.network.expression import Expression
 from streamshed.network.qos import Histogram, QoS
 
 DEFAULT_COST = 1e-6

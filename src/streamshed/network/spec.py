@@ -18,9 +18,10 @@ import yaml
 
 from streamshed.errors import InvalidArgument
 from streamshed.network import expression as expressions
+from streamshed.network.analysis import Inverse
 from streamshed.network.build import declared
 from streamshed.network.check import Draft, check
-from streamshed.network.expression import Expression, Inverse
+from streamshed.network.expression import Expression
 from streamshed.network.graph import (
     BOXES,
     DEFAULT_COST,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamshed.network.expression import Field, Inverse, invert, passing
+from streamshed.network.analysis import Inverse, invert, passing
+from streamshed.network.expression import Field
 from streamshed.network.graph import Aggregate, Box, Filter, Map, Network, Output, Udf, arc
 from streamshed.network.ranges import Ranges
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from streamshed.network.analysis import passing
 from streamshed.network.catalog import Catalog
-from streamshed.network.expression import passing
 from streamshed.network.graph import Filter, Network, Output, Source, arc, ends
 from streamshed.network.qos import Histogram, LossGraph
 from streamshed.network.ranges import Ranges

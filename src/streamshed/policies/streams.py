@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from streamshed.network.analysis import passing
 from streamshed.network.catalog import Catalog
-from streamshed.network.expression import passing
 from streamshed.network.graph import Source, ends
 from streamshed.network.qos import Histogram
 from streamshed.network.ranges import Ranges
