@@ -11,12 +11,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from streamshed import cli_network, cli_sim
 from streamshed.durations import seconds
 from streamshed.errors import StreamshedError
 
 app = typer.Typer(
     help="Load shedding for Spark Structured Streaming.", no_args_is_help=True, pretty_exceptions_enable=False
 )
+cli_network.register(app)
+cli_sim.register(app)
 _screen = Console()
 _aside = Console(stderr=True)
 

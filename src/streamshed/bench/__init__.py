@@ -13,7 +13,12 @@ BENCHES = {
     "latency": "three times what the job can process: latency and goodput, against plain and capped Spark",
     "burst": "ten times the load for ten seconds: how fast the job is back",
     "drain": "what a dropped row still costs, against a kept one",
+    "road-map": "building the road map for 50, 500 and 5,000 boxes, and looking up in it",
+    "simulator": "rows per second of the 47-box network in virtual time, against SimPy",
 }
+
+# These need no Spark: they are about networks in virtual time.
+_VIRTUAL = {"road-map": "bench_road_map", "simulator": "bench_simulator"}
 
 
 def bench(name: str) -> Callable[..., dict[str, Any]]:
@@ -22,5 +27,9 @@ def bench(name: str) -> Callable[..., dict[str, Any]]:
         raise InvalidArgument(
             "there is no such benchmark", got=repr(name), hint=f"choose from: {', '.join(BENCHES)}"
         )
-    run: Callable[..., dict[str, Any]] = import_module(f"streamshed.bench.{name}").run
+    run: Callable[..., dict[str, Any]]
+    if name in _VIRTUAL:
+        run = import_module(f"streamshed.experiments.{_VIRTUAL[name]}").run
+        return lambda say: run(lambda done, total, what: say(f"{what} ({done} of {total})")) | {"bench": name}
+    run = import_module(f"streamshed.bench.{name}").run
     return run

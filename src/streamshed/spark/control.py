@@ -29,7 +29,7 @@ from streamshed.errors import InvalidArgument
 LENGTH = 16 * 1024
 """Bytes of the file, always: Spark remembers a file's length from when the query was built."""
 KEPT_PLANS = 256
-THRESHOLD, KEEP, SALT = "_streamshed_threshold", "_streamshed_keep", "_streamshed_salt"
+THRESHOLD, KEEP, SALT, KEY = (f"_streamshed_{name}" for name in ("threshold", "keep", "salt", "key"))
 _HASH_BITS = 53
 
 
@@ -228,8 +228,20 @@ class ControlFile:
         return plan.where((now < F.get("plan", F.lit(1))) & (keep < 1.0) & (keep >= 0.0)).select(
             (keep * F.lit(float(1 << _HASH_BITS))).cast("bigint").alias(THRESHOLD),
             keep.alias(KEEP),
+            # Always 0, but not so that the optimizer could know: see `matches`.
+            (keep * 0.0).cast("bigint").alias(KEY),
             salt.cast("bigint").alias(SALT),
         )
+
+
+def matches(columns: list[Column]) -> Column:
+    """The condition of the anti-join with `relation`: true for a row that the drop order takes away.
+
+    The first part is always true. It is there to make the join one by equality, which Spark does as a
+    broadcast hash join, and that one lets all rows through untouched when the right side is empty.
+    """
+    value = unit_hash(columns)
+    return (F.shiftrightunsigned(value, _HASH_BITS) == F.col(KEY)) & (value >= F.col(THRESHOLD))
 
 
 def unit_hash(columns: list[Column]) -> Column:

@@ -27,7 +27,7 @@ from streamshed.errors import InvalidArgument
 from streamshed.policies import RandomShedding
 from streamshed.quality import Ledger
 from streamshed.records import Drop, Mode, Plan, QualityReport, Sample
-from streamshed.spark.control import KEEP, SALT, THRESHOLD, ControlFile, History, Span, Store, unit_hash
+from streamshed.spark.control import KEEP, SALT, ControlFile, History, Span, Store, matches
 from streamshed.spark.counts import arrived_mark, kept_mark
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.session import check_spark
@@ -115,7 +115,7 @@ def shed(
     shedder = Shedder(serial, label, name is not None, file, spark, bound, limits)
     orders = F.broadcast(file.relation(spark, period))
     hashed = [*keys, F.col(SALT)] if period is not None else keys
-    falls = unit_hash(hashed) >= F.col(THRESHOLD)
+    falls = matches(hashed)
     if protected is not None:
         falls = falls & ~F.coalesce(protected, F.lit(False))
     incoming = events.where(arrived_mark(serial))

@@ -1,0 +1,137 @@
+"""The commands about networks: `plan`, `network draw`, `network generate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from streamshed.errors import InvalidArgument, StreamshedError
+from streamshed.network import spec
+from streamshed.network.catalog import Catalog
+from streamshed.network.generate import Shape
+from streamshed.network.generate import generate as generated
+from streamshed.network.graph import Network
+from streamshed.policies.contract import Decision
+from streamshed.policies.registry import NETWORK_POLICIES, network_policy
+
+network_app = typer.Typer(name="network", help="Draw and generate query networks.", no_args_is_help=True)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """An error on purpose becomes its message and exit code 2, not a traceback."""
+    try:
+        yield
+    except StreamshedError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def rates_of(text: str | None) -> dict[str, float]:
+    """Rates from "a=1200,b=50".
+
+    >>> rates_of("a=1200, b=50")
+    {'a': 1200.0, 'b': 50.0}
+    """
+    found: dict[str, float] = {}
+    for part in (text or "").split(",") if text else ():
+        name, equals, value = part.partition("=")
+        try:
+            if not equals:
+                raise ValueError
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise InvalidArgument("not a rate", got=repr(part), hint="such as --rates a=1200,b=50") from None
+    return found
+
+
+def decide(
+    network: Network,
+    policy: str,
+    *,
+    rates: Mapping[str, float] | None = None,
+    excess: float | None = None,
+    seed: int = 0,
+) -> Decision:
+    """What a policy would do; `excess` scales the rates so that the load is that much above the limit."""
+    catalog = Catalog.of(network)
+    if rates:
+        catalog = catalog.measured(rates=rates)
+    if excess is not None:
+        if not excess > -1:
+            raise InvalidArgument("an excess is a share of the limit above -1", got=excess, hint="0.5 is +50 %")
+        catalog = catalog.overloaded(excess)
+    return network_policy(policy, seed).planner(catalog).decide()
+
+
+def plan(
+    spec_file: Annotated[Path, typer.Argument(metavar="SPEC", help="A network, as YAML or DISSP's XML.")],
+    policy: Annotated[str, typer.Option(help="One of " + ", ".join(NETWORK_POLICIES) + ".")] = "lsrm-random",
+    rates: Annotated[str | None, typer.Option(help="Rows per second of sources, as a=1200,b=50.")] = None,
+    excess: Annotated[
+        float | None, typer.Option(help="Scale the rates so that the load is this share above the limit.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole table as JSON.")] = False,
+) -> None:
+    """Show what a policy would drop from a network, before anything runs."""
+    with explained():
+        decision = decide(spec.load(spec_file), policy, rates=rates_of(rates), excess=excess, seed=seed)
+        if as_json:
+            typer.echo(json.dumps(decision.as_json()))
+        else:
+            show(decision, Console())
+
+
+def show(decision: Decision, console: Console) -> None:
+    """A decision for people."""
+    console.print(f"{decision.policy}: {decision.reason}", highlight=False)
+    row = decision.row
+    if row is None:
+        return
+    drops = Table("arc", "keep", "where", title="drops")
+    for drop in decision.drops:
+        drops.add_row(drop.at, f"{drop.keep:.1%}", drop.where or "any row")
+    outputs = Table("output", "delivered", "utility", title="outputs")
+    for name, percent in row.delivery.items():
+        outputs.add_row(name, f"{percent:.1f} %", f"{row.utility[name]:.3f}")
+    console.print(drops)
+    console.print(outputs)
+
+
+@network_app.command()
+def draw(
+    spec_file: Annotated[Path, typer.Argument(metavar="SPEC", help="A network, as YAML or DISSP's XML.")],
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="A Mermaid flowchart instead of text.")] = False,
+) -> None:
+    """Draw a network."""
+    with explained():
+        typer.echo(spec.load(spec_file).draw("mermaid" if mermaid else "text"))
+
+
+@network_app.command()
+def generate(
+    queries: Annotated[int, typer.Option(help="How many queries, each with one output.")] = 5,
+    boxes: Annotated[int, typer.Option(help="How many boxes in all.")] = 47,
+    shared: Annotated[int, typer.Option(help="How many streams come from a box of an earlier query.")] = 0,
+    skew: Annotated[float, typer.Option(help="Zipf skew of the utilities.")] = 0.0,
+    excess: Annotated[float, typer.Option(help="Load above the limit: 0.5 is +50 %.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same network.")] = 1,
+) -> None:
+    """Print a random network as YAML, in the manner of LSRM 5.2. The defaults are the paper's sizes."""
+    with explained():
+        shape = Shape(queries=queries, boxes=boxes, shared=shared, skew=skew, excess=excess)
+        typer.echo(spec.dump(generated(shape, seed=seed)), nl=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to an application."""
+    app.command()(plan)
+    app.add_typer(network_app)

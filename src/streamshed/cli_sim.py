@@ -1,0 +1,122 @@
+"""The commands of virtual time: `simulate` and `experiment`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from streamshed.errors import InvalidArgument
+from streamshed.experiments import registry
+from streamshed.network import spec
+from streamshed.policies.registry import NETWORK_POLICIES, network_policy
+from streamshed.sim.arrivals import ArrivalProcess, Bursty, Constant, Poisson
+from streamshed.sim.none import NoShedding
+from streamshed.sim.scenario import Scenario
+from streamshed.sim.simulate import Outcome
+from streamshed.sim.simulate import simulate as run_simulation
+
+_POLICIES = ", ".join(["none", *NETWORK_POLICIES])
+_ARRIVALS: dict[str, Callable[[float], ArrivalProcess]] = {
+    "poisson": Poisson,
+    "constant": Constant,
+    "bursty": Bursty,
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command()(simulate)
+    app.command()(experiment)
+
+
+def simulate(
+    network: Annotated[Path, typer.Argument(metavar="SPEC", help="A network as YAML.")],
+    policy: Annotated[str, typer.Option(help=f"Who decides what to drop: {_POLICIES}.")],
+    overload: Annotated[float, typer.Option(help="Arrivals, as a multiple of the spec's rates.")] = 1.0,
+    seconds: Annotated[float, typer.Option(help="How long rows arrive, in virtual time.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 1,
+    arrivals: Annotated[str, typer.Option(help="How they arrive: poisson, constant, bursty.")] = "poisson",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run a network in virtual time under a policy, and measure what shedding cost."""
+    if arrivals not in _ARRIVALS:
+        raise InvalidArgument("no such arrivals", got=repr(arrivals), hint=", ".join(_ARRIVALS))
+    scenario = Scenario.of(
+        spec.load(network), overload=overload, seconds=seconds, seed=seed, process=_ARRIVALS[arrivals]
+    )
+    chosen = NoShedding() if policy == "none" else network_policy(policy, seed)
+    outcome = run_simulation(scenario, chosen)
+    if as_json:
+        typer.echo(json.dumps(outcome.as_json(), indent=1))
+    else:
+        _show(outcome)
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(help="An experiment, or `list`.")],
+    runs: Annotated[int | None, typer.Option(help="How many seeds; each experiment has its own default.")] = None,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where NAME.json and NAME.png go.")] = Path("out"),
+) -> None:
+    """Make a figure again: writes its numbers and its picture, and prints the table."""
+    console = Console()
+    if name == "list":
+        table = Table("name", "what it shows", "reproduces", box=None)
+        for each in map(registry.find, registry.names()):
+            table.add_row(each.name, each.title, each.figure)
+        console.print(table)
+        return
+    found = registry.find(name)
+    columns = (TextColumn("{task.description:38}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name)
+
+        def progress(done: int, total: int, what: str) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        outcome = registry.perform(found, runs=runs, seed=seed, progress=progress)
+    data, picture = outcome.write(out, found.draw)
+    console.print(_table(outcome))
+    console.print(f"{found.figure}, {outcome.runs} runs from seed {outcome.seed}: {data}, {picture}")
+
+
+def _show(outcome: Outcome) -> None:
+    table = Table(
+        "output", "expected", "delivered", "tuple utility", "value utility", "SIC", "latency", "p99", box=None
+    )
+    for name, quality in outcome.outputs.items():
+        table.add_row(
+            name,
+            str(quality.expected),
+            str(quality.delivered),
+            f"{quality.tuple_utility:.3f}",
+            f"{quality.value_utility:.3f}",
+            f"{quality.sic:.3f}",
+            _seconds(quality.latency_mean),
+            _seconds(quality.latency_p99),
+        )
+    console = Console()
+    console.print(
+        f"{outcome.policy}: load {outcome.load:.3g} against {outcome.limit:.3g}; "
+        f"{outcome.dropped} dropped of {outcome.arrived}; Jain's index {outcome.jain:.3f}"
+    )
+    console.print(table)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f} s"
+
+
+def _table(outcome: registry.Outcome) -> Table:
+    table = Table("x", "series", "algorithm", "mean", "least", "most", box=None)
+    for row in outcome.rows:
+        cells = (f"{value:.2f}" for value in (row.loss_mean, row.loss_min, row.loss_max))
+        table.add_row(f"{row.x:.4g}", row.series, row.algorithm, *cells)
+    return table

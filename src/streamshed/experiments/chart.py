@@ -1,0 +1,151 @@
+"""Pictures of experiments: lines with their spread, and grouped bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamshed.experiments.registry import Row
+
+# Okabe and Ito's colours, told apart by every kind of eyesight; the darkest go to the QoS-driven policies.
+_STYLES: Mapping[str, tuple[str, str, str]] = {
+    "input-random": ("#999999", "o", ":"),
+    "input-cost-top": ("#CC79A7", "v", ":"),
+    "input-uniform": ("#E69F00", "s", "--"),
+    "input-cost-uniform": ("#56B4E9", "D", "--"),
+    "lsrm-random": ("#0072B2", "^", "-"),
+    "lsrm-semantic": ("#009E73", "P", "-"),
+    "optimal": ("#000000", "x", "-."),
+}
+_SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+_MARKERS = "o^sDvPX"
+
+
+def lines(
+    rows: Sequence[Row],
+    path: Path,
+    *,
+    title: str,
+    x: str,
+    y: str,
+    by: Callable[[Row], str],
+    note: str = "",
+    log: bool = False,
+    ticks: Callable[[float], str] | None = None,
+    reference: float | None = None,
+) -> None:
+    """One line for each `by(row)`, the mean, with whiskers from the smallest to the largest run."""
+    figure, axes = _canvas(title, x, y, note)
+    groups = _groups(rows, by)
+    width = max(row.x for row in rows) - min(row.x for row in rows)
+    for number, (name, group) in enumerate(groups.items()):
+        group = sorted(group, key=lambda row: row.x)
+        fallback = (_SERIES[number % len(_SERIES)], _MARKERS[number % len(_MARKERS)], "-")
+        colour, marker, style = _STYLES.get(name, fallback)
+        # Beside each other, so that the whiskers can be told apart.
+        aside = (number - (len(groups) - 1) / 2) * width * 0.006
+        axes.errorbar(
+            [row.x + aside for row in group],
+            [row.loss_mean for row in group],
+            yerr=_whiskers(group),
+            color=colour,
+            marker=marker,
+            linestyle=style,
+            markersize=5,
+            elinewidth=0.8,
+            capsize=2,
+            label=name,
+        )
+    if reference is not None:
+        axes.axhline(reference, color="#666666", linewidth=0.8)
+    if ticks is not None:
+        places = sorted({row.x for row in rows})
+        axes.set_xticks(places, [ticks(place) for place in places])
+    if log:
+        _log_axis(axes)
+    else:
+        axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def bars(
+    rows: Sequence[Row],
+    path: Path,
+    *,
+    title: str,
+    x: str,
+    y: str,
+    by: Callable[[Row], str],
+    note: str = "",
+    ticks: Callable[[float], str] = str,
+    reference: float | None = None,
+) -> None:
+    """At each x one bar for each `by(row)`, with whiskers from the smallest to the largest run."""
+    figure, axes = _canvas(title, x, y, note)
+    groups = _groups(rows, by)
+    places = sorted({row.x for row in rows})
+    width = 0.8 / len(groups)
+    for number, (name, group) in enumerate(groups.items()):
+        at = [places.index(row.x) + (number - (len(groups) - 1) / 2) * width for row in group]
+        axes.bar(
+            at,
+            [row.loss_mean for row in group],
+            width * 0.92,
+            yerr=_whiskers(group),
+            color=_SERIES[number % len(_SERIES)],
+            label=name,
+            error_kw={"linewidth": 0.9, "capsize": 2.5, "ecolor": "#444444"},
+        )
+    axes.set_xticks(range(len(places)), [ticks(place) for place in places])
+    if reference is not None:
+        axes.axhline(reference, color="#666666", linewidth=0.8)
+    axes.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def _whiskers(rows: Sequence[Row]) -> list[list[float]]:
+    """From the mean down to the least and up to the most."""
+    return [[row.loss_mean - row.loss_min for row in rows], [row.loss_max - row.loss_mean for row in rows]]
+
+
+def _groups(rows: Sequence[Row], by: Callable[[Row], str]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(by(row), []).append(row)
+    return groups
+
+
+def _canvas(title: str, x: str, y: str, note: str) -> tuple[Any, Any]:
+    # Not through pyplot: no global state, no display.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=22 if note else 10)
+    if note:
+        axes.text(0, 1.02, note, transform=axes.transAxes, fontsize=9, color="#555555")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _log_axis(axes: Any) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _save(figure: Any, path: Path) -> None:
+    # No date and no version in the file: the same rows give the same bytes.
+    figure.savefig(path, dpi=130, metadata={"Software": None})

@@ -1,0 +1,104 @@
+"""What experiments there are. A new one is a module with an `EXPERIMENT`, and a line here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from streamshed.errors import InvalidArgument
+
+Progress = Callable[[int, int, str], None]
+"""Told how much is done, out of how much, and what is being done."""
+
+_MODULES = {
+    "lsrm-tuple-utility": "streamshed.experiments.lsrm_tuple_utility",
+    "lsrm-value-utility": "streamshed.experiments.lsrm_value_utility",
+    "lsrm-skew": "streamshed.experiments.lsrm_skew",
+    "lsrm-sharing": "streamshed.experiments.lsrm_sharing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One point of a figure, over all runs.
+
+    An algorithm named `a/b` stands for the loss of `a` over that of `b`, run by run.
+    """
+
+    x: float
+    series: str
+    algorithm: str
+    loss_mean: float
+    loss_min: float
+    loss_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A figure that can be made again."""
+
+    name: str
+    title: str
+    figure: str
+    """What it reproduces."""
+    runs: int
+    """How many seeds it takes unless told."""
+    measure: Callable[[int, int, Progress], list[Row]]
+    """(runs, seed, progress) ─► rows"""
+    draw: Callable[[Sequence[Row], Path], None]
+    """Make the picture from the rows alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    name: str
+    seed: int
+    runs: int
+    rows: tuple[Row, ...]
+
+    def write(self, folder: Path, draw: Callable[[Sequence[Row], Path], None]) -> tuple[Path, Path]:
+        """`NAME.json` and `NAME.png` in a folder, which is made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        data, picture = folder / f"{self.name}.json", folder / f"{self.name}.png"
+        content: Mapping[str, Any] = {
+            "name": self.name,
+            "seed": self.seed,
+            "runs": self.runs,
+            "rows": [asdict(row) for row in self.rows],
+        }
+        data.write_text(json.dumps(content, indent=1) + "\n")
+        draw(self.rows, picture)
+        return data, picture
+
+
+def names() -> list[str]:
+    return list(_MODULES)
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in _MODULES:
+        raise InvalidArgument("no such experiment", got=name, hint="one of " + ", ".join(_MODULES))
+    experiment: Experiment = import_module(_MODULES[name]).EXPERIMENT
+    return experiment
+
+
+def perform(experiment: Experiment, *, runs: int | None, seed: int, progress: Progress) -> Outcome:
+    """Run it; the same seed and number of runs give the same rows."""
+    count = experiment.runs if runs is None else runs
+    if count < 1:
+        raise InvalidArgument("an experiment needs at least one run", got=count)
+    return Outcome(experiment.name, seed, count, tuple(experiment.measure(count, seed, progress)))
+
+
+def spread(x: float, series: str, algorithm: str, losses: Sequence[float]) -> Row:
+    """A row from the losses of all runs.
+
+    >>> spread(0.1, "", "random", [1.0, 2.0])
+    Row(x=0.1, series='', algorithm='random', loss_mean=1.5, loss_min=1.0, loss_max=2.0)
+    """
+    return Row(x, series, algorithm, sum(losses) / len(losses), min(losses), max(losses))

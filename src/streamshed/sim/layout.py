@@ -1,0 +1,136 @@
+"""A network as numbers: what the kernel and the pool need to know, worked out once.
+
+A *class* of rows is all rows with the same origin (a source, or a box with state) and the same maps behind
+them: they have the same columns, meet the same predicates, and stand side by side in the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamshed.network.graph import Aggregate, Box, Filter, Join, Map, Network, Output, Source, Udf, ends
+from streamshed.sim import kernel
+
+
+@dataclass(frozen=True, slots=True)
+class RowClass:
+    index: int
+    origin: str
+    parent: int | None
+    """The class it is mapped from, by `box`; None for one that begins at its origin."""
+    box: str | None
+    filters: tuple[str, ...]
+    """Filters its rows may meet, in topological order; the kernel finds the answers in that order."""
+    outputs: tuple[str, ...]
+    """Outputs its rows may reach."""
+    arcs: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions of everything that has a name."""
+
+    network: Network
+    box: Mapping[str, int]
+    place: Mapping[str, int]
+    """Boxes, then sources: what rows can leave."""
+    output: Mapping[str, int]
+    arc: Mapping[str, int]
+    classes: tuple[RowClass, ...]
+
+    @staticmethod
+    def of(network: Network) -> Layout:
+        box = {each.name: index for index, each in enumerate(network.order)}
+        place = dict(box)
+        for source in network.sources:
+            place[source.name] = len(place)
+        return Layout(
+            network,
+            box,
+            place,
+            {each.name: index for index, each in enumerate(network.outputs)},
+            {name: index for index, name in enumerate(network.arcs)},
+            _classes(network),
+        )
+
+    def wiring(self, seconds: Mapping[str, float], *, slice: float, exponential: bool, seed: int) -> kernel.Wiring:
+        """The kernel's view; `seconds` a row takes at each box."""
+        arcs = [[self.arc[name] for name in self.network.arcs_out_of(place)] for place in self.place]
+        targets = [ends(name)[1] for name in self.network.arcs]
+        return kernel.Wiring(
+            kind=np.array([_kind(each) for each in self.network.order], dtype=np.int64),
+            cost=np.array([seconds[each.name] for each in self.network.order], dtype=np.float64),
+            arcs_from=np.cumsum([0, *map(len, arcs)], dtype=np.int64),
+            arcs=np.array([arc for out in arcs for arc in out], dtype=np.int64),
+            arc_to=np.array(
+                [self.box[to] if to in self.box else -1 - self.output[to] for to in targets], dtype=np.int64
+            ),
+            fan_out=max(1, *map(len, arcs)),
+            slice=slice,
+            exponential=exponential,
+            seed=np.uint64(seed),
+        )
+
+    def lines(self) -> kernel.Ints:
+        """[class, box]: where the pool keeps a filter's answers."""
+        table = np.zeros((len(self.classes), max(1, len(self.box))), dtype=np.int64)
+        for each in self.classes:
+            for line, name in enumerate(each.filters, 1):
+                table[each.index, self.box[name]] = line
+        return table
+
+
+def stateful(box: Box | Source | Output) -> bool:
+    return isinstance(box, Join | Aggregate)
+
+
+def _kind(box: Box) -> int:
+    if isinstance(box, Map | Udf):
+        return kernel.SHIFT
+    return kernel.SINK if stateful(box) else kernel.TEST
+
+
+def _classes(network: Network) -> tuple[RowClass, ...]:
+    rank = {box.name: index for index, box in enumerate(network.order)}
+    starts: list[tuple[str, int | None, str | None]] = [(source.name, None, None) for source in network.sources]
+    starts += [(box.name, None, None) for box in network.order if stateful(box)]
+    found: list[RowClass] = []
+    # `starts` grows while it is walked: every map met makes one more class.
+    for index, (origin, parent, through) in enumerate(starts):
+        start = through or origin
+        filters: set[str] = set()
+        outputs: set[str] = set()
+        arcs: set[str] = set()
+        reached: set[str] = set()
+        ahead = [start]
+        while ahead:
+            tail = ahead.pop()
+            arcs.update(network.arcs_out_of(tail))
+            for name in network.consumers[tail]:
+                node = network.nodes[name]
+                if name in reached:
+                    continue
+                reached.add(name)
+                if isinstance(node, Output):
+                    outputs.add(name)
+                elif isinstance(node, Map | Udf):
+                    starts.append((origin, index, name))
+                elif not stateful(node):
+                    if isinstance(node, Filter):
+                        filters.add(name)
+                    ahead.append(name)
+        found.append(
+            RowClass(
+                index,
+                origin,
+                parent,
+                through,
+                tuple(sorted(filters, key=lambda name: rank[name])),
+                tuple(output.name for output in network.outputs if output.name in outputs),
+                frozenset(arcs),
+            )
+        )
+    return tuple(found)

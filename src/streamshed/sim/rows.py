@@ -1,0 +1,225 @@
+"""Rows as columns, and the pool of all rows that are alive.
+
+The pool is laid out anew at every step: first come the rows still waiting from before, then the new ones,
+class by class. Predicates are then evaluated once for each class, on whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamshed.network.expression import Expression
+from streamshed.network.graph import Filter, Map, Udf
+from streamshed.sim import kernel
+from streamshed.sim.kernel import Floats, Hashes, Ints
+from streamshed.sim.layout import Layout, RowClass
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one class."""
+
+    columns: Mapping[str, Array]
+    arrived: Floats
+    uid: Hashes
+    protected: NDArray[np.bool_] | None = None
+    """Rows that no drop may take; None: there are none."""
+
+    def __len__(self) -> int:
+        return len(self.arrived)
+
+    def take(self, which: Ints) -> Rows:
+        return Rows(
+            {name: column[which] for name, column in self.columns.items()},
+            self.arrived[which],
+            self.uid[which],
+            None if self.protected is None else self.protected[which],
+        )
+
+
+EMPTY = Rows({}, np.empty(0), np.empty(0, np.uint64))
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows of the same class, one part after the other."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else EMPTY
+    protected = None
+    if any(part.protected is not None for part in parts):
+        protected = np.concatenate([np.zeros(len(p), bool) if p.protected is None else p.protected for p in parts])
+    return Rows(
+        {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns},
+        np.concatenate([part.arrived for part in parts]),
+        np.concatenate([part.uid for part in parts]),
+        protected,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A drop's predicate at an arc."""
+
+    arc: str
+    where: Expression | None
+
+
+class Pool:
+    """All rows alive in one step, and what the kernel must know of them."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        count = len(layout.classes)
+        self._lines = layout.lines()
+        self._values = [
+            (output.name, output.qos.value) for output in layout.network.outputs if output.qos.value is not None
+        ]
+        self.rows: list[Rows] = [EMPTY] * count
+        self.start: Ints = np.zeros(count + 1, np.int64)
+        self.arrived: Floats = np.empty(0)
+        self.worth: Floats = np.empty((1, 0))
+        """[line, row]: the value utility a row has at an output."""
+        self.worth_line: Ints = np.full((count, len(layout.output)), -1, np.int64)
+        for each in layout.classes:
+            graded = [name for name, _ in self._values if name in each.outputs]
+            for line, name in enumerate(graded):
+                self.worth_line[each.index, layout.output[name]] = line
+        self.view = kernel.Pool(
+            np.empty(0, np.int64), np.empty(0, np.uint64), np.empty((1, 0), bool), self._lines, self._shifts()
+        )
+
+    def refill(self, alive: Ints, fresh: Mapping[str, Rows]) -> tuple[Ints, dict[str, int]]:
+        """Lay the pool out for the next step.
+
+        alive: positions of the rows that are still waiting, ascending, each once
+        fresh: new rows by the source or box they come from
+
+        Returns where each old position has moved to, and where the fresh rows of each origin begin.
+        """
+        classes = self._layout.classes
+        moved = np.zeros(int(self.start[-1]), np.int64)
+        bounds = np.searchsorted(alive, self.start)
+        rows: list[Rows] = []
+        start = np.zeros(len(classes) + 1, np.int64)
+        first_fresh: dict[str, int] = {}
+        shifts = np.zeros_like(self._lines)
+        for each in classes:
+            at = start[each.index]
+            mine = alive[bounds[each.index] : bounds[each.index + 1]]
+            moved[mine] = at + np.arange(len(mine))
+            parts = [self.rows[each.index].take(mine - self.start[each.index])] if len(mine) else []
+            if each.parent is None:
+                new = fresh.get(each.origin, EMPTY)
+                first_fresh[each.origin] = int(at) + len(mine)
+            else:
+                new = self._mapped(each, rows[each.parent])
+                shifts[each.parent, self._layout.box[str(each.box)]] = at + len(mine) - start[each.parent]
+            rows.append(joined([*parts, new]))
+            start[each.index + 1] = at + len(rows[-1])
+        self.rows, self.start = rows, start
+        self._see(shifts)
+        return moved, first_fresh
+
+    def match(self, tests: Sequence[Test]) -> Ints:
+        """Evaluate drops' predicates; [class, drop] ─► the line of the answers, -1 where all rows match."""
+        count = len(self._layout.classes)
+        table = np.full((count, len(tests)), -1, np.int64)
+        wanted: list[tuple[int, int, NDArray[np.bool_]]] = []
+        for each in self._layout.classes:
+            rows = self.rows[each.index]
+            line = 1 + len(each.filters)
+            for number, test in enumerate(tests):
+                if test.arc not in each.arcs or (test.where is None and rows.protected is None):
+                    continue
+                answer = np.ones(len(rows), bool)
+                if test.where is not None and len(rows):
+                    answer &= test.where.evaluate(rows.columns).astype(bool)
+                if rows.protected is not None:
+                    answer &= ~rows.protected
+                table[each.index, number] = line
+                wanted.append((line, each.index, answer))
+                line += 1
+        height = 1 + max((line for line, _, _ in wanted), default=0)
+        bits = self.view.bits
+        if height > len(bits):
+            grown = np.zeros((height, bits.shape[1]), bool)
+            grown[: len(bits)] = bits
+            bits = grown
+        for line, index, answer in wanted:
+            bits[line, self.start[index] : self.start[index + 1]] = answer
+        self.view = self.view._replace(bits=bits)
+        return table
+
+    def rows_at(self, positions: Ints) -> list[tuple[Ints, Rows]]:
+        """The rows at some positions, by class: which of `positions` they are, and the rows."""
+        group = np.searchsorted(self.start, positions, side="right") - 1
+        found = []
+        for index in np.unique(group).tolist():
+            which = np.flatnonzero(group == index)
+            found.append((which, self.rows[index].take(positions[which] - self.start[index])))
+        return found
+
+    def _see(self, shifts: Ints) -> None:
+        total = int(self.start[-1])
+        sizes = np.diff(self.start)
+        nodes = self._layout.network.nodes
+        height = 1 + max(len(each.filters) for each in self._layout.classes)
+        bits = np.empty((height, total), bool)
+        bits[0] = True
+        grades = int(self.worth_line.max(initial=-1)) + 1
+        worth = np.zeros((max(1, grades), total))
+        for each, rows in zip(self._layout.classes, self.rows, strict=True):
+            if not len(rows):
+                continue
+            span = slice(self.start[each.index], self.start[each.index + 1])
+            for line, name in enumerate(each.filters, 1):
+                box = nodes[name]
+                assert isinstance(box, Filter)
+                bits[line, span] = box.where.evaluate(rows.columns)
+            for name, graph in self._values:
+                line = self.worth_line[each.index, self._layout.output[name]]
+                if line >= 0:
+                    worth[line, span] = graph.many(np.asarray(rows.columns[graph.field], dtype=np.float64))
+        self.arrived = np.concatenate([rows.arrived for rows in self.rows])
+        self.worth = worth
+        self.view = kernel.Pool(
+            klass=np.repeat(np.arange(len(sizes)), sizes),
+            uid=np.concatenate([rows.uid for rows in self.rows]),
+            bits=bits,
+            line=self._lines,
+            shift=shifts,
+        )
+
+    def _shifts(self) -> Ints:
+        return np.zeros_like(self._lines)
+
+    def _mapped(self, derived: RowClass, above: Rows) -> Rows:
+        if not len(above):
+            return EMPTY
+        box = self._layout.network.nodes[str(derived.box)]
+        columns: dict[str, Array]
+        if isinstance(box, Map):
+            columns = {
+                name: np.broadcast_to(expression.evaluate(above.columns), len(above))
+                for name, expression in box.select.items()
+            }
+        else:
+            assert isinstance(box, Udf)
+            function = _function(box.function)
+            given = zip(*(above.columns[name].tolist() for name in box.reads), strict=True)
+            results = [function(*values) for values in given]
+            columns = {**above.columns, box.adds.name: np.asarray(results)}
+        return Rows(columns, above.arrived, above.uid, above.protected)
+
+
+def _function(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,182 @@
+"""Policies in the simulator: what they promise is what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from streamshed.network.build import Builder
+from streamshed.network.catalog import Catalog
+from streamshed.network.generate import Shape, generate, generate_sharing
+from streamshed.network.graph import Network
+from streamshed.policies.registry import NETWORK_POLICIES, network_policy
+from streamshed.records import Drop
+from streamshed.sim.arrivals import Bursty, Constant
+from streamshed.sim.engine import Observation, Simulation
+from streamshed.sim.monitor import Monitor, RateEstimate
+from streamshed.sim.none import NoShedding
+from streamshed.sim.quality import jain, sic
+from streamshed.sim.scenario import Scenario
+from streamshed.sim.simulate import expected, simulate
+
+POLICIES = list(NETWORK_POLICIES)
+SMALL = Shape(queries=3, boxes=14, mix={"filter": 9.0, "union": 5.0})
+
+
+def work(scenario: Scenario, drops: tuple[Drop, ...] = ()) -> tuple[float, Mapping[str, int]]:
+    """Core-seconds that the scenario's rows take under drops, and how many rows arrived."""
+    simulation = Simulation(scenario)
+    simulation.use(drops)
+    while not simulation.over:
+        simulation.advance()
+    simulation.drain()
+    return simulation.work(), simulation.arrived()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("load", [0.6, 0.85])
+def test_below_capacity_nothing_is_ever_shed(policy: str, load: float) -> None:
+    network = generate(replace(SMALL, excess=load / SMALL.headroom - 1), seed=4)
+    outcome = simulate(Scenario.of(network, seconds=6.0), network_policy(policy, 1))
+    assert outcome.dropped == 0
+    assert outcome.tuple_loss == 0.0
+    assert all(output.sic == 1.0 for output in outcome.outputs.values())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_overload_is_shed_and_queues_stay_short(policy: str) -> None:
+    network = generate(replace(SMALL, excess=1.0, independent=True), seed=4)
+    scenario = Scenario.of(network, seconds=20.0)
+    seen: list[Observation] = []
+    outcome = simulate(scenario, network_policy(policy, 1), watch=seen.append)
+    assert outcome.load == pytest.approx(2 * outcome.limit, rel=0.02)
+    assert outcome.dropped > 0
+    catalog = scenario.catalog
+    backlog = sum(count * catalog.coefficients[name] for name, count in seen[-1].queued.items())
+    assert backlog < catalog.capacity * scenario.interval
+
+
+def test_without_shedding_latency_grows_and_nothing_is_lost() -> None:
+    network = generate(replace(SMALL, excess=1.0), seed=4)
+    outcome = simulate(Scenario.of(network, seconds=10.0), NoShedding())
+    assert outcome.dropped == 0
+    assert outcome.value_loss == 0.0
+    assert max(output.latency_mean or 0.0 for output in outcome.outputs.values()) > 2.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "seed", "share"),
+    [
+        (replace(SMALL, independent=True), 1, 0.05),
+        (replace(SMALL, independent=True), 2, 0.05),
+        (replace(SMALL, independent=True, shared=3), 1, 0.05),
+        (replace(SMALL, independent=True, shared=3), 2, 0.05),
+        (SMALL, 1, 0.05),
+        (Shape(queries=2, boxes=5, mix={"filter": 3.0, "union": 2.0}, shared=1, independent=True), 3, 1.0),
+    ],
+)
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name.startswith("lsrm")])
+def test_rows_of_a_road_map_save_what_they_say(policy: str, shape: Shape, seed: int, share: float) -> None:
+    """`share` of the rows are tried, from the first to the last; on the smallest network all of them."""
+    network = generate(shape, seed=seed)
+    catalog = Catalog.of(network)
+    scenario = replace(
+        Scenario.of(network, seconds=20.0, seed=seed), interval=20.0, catalog=replace(catalog, capacity=10.0)
+    )
+    before, arrived = work(scenario)
+    table = network_policy(policy).planner(catalog).decide(catalog.overloaded(1.0).rates).rows
+    tries = max(2, round(share * len(table)))
+    for index in sorted({round(number * (len(table) - 1) / (tries - 1)) for number in range(tries)}):
+        row = table[index]
+        saved = before - work(scenario, row.drops)[0]
+        promised = sum(coefficient * arrived[source] for source, coefficient in row.savings.items())
+        # Sampling: some 10,000 rows, each kept or not; four standard deviations of the work they bring.
+        assert saved == pytest.approx(promised, rel=0.02, abs=0.01 * before), (index, row)
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name.startswith("lsrm")])
+def test_the_outputs_get_what_the_cursors_say(policy: str) -> None:
+    network = generate_sharing(6, seed=3, skew=1.0)
+    catalog = Catalog.of(network)
+    scenario = replace(Scenario.of(network, seconds=60.0), interval=60.0, catalog=replace(catalog, capacity=10.0))
+    full = expected(scenario).delivered.sum(axis=1)
+    table = network_policy(policy).planner(catalog).decide(catalog.overloaded(1.0).rates).rows
+    for index in (len(table) // 4, len(table) // 2, 3 * len(table) // 4):
+        simulation = Simulation(scenario)
+        simulation.use(table[index].drops)
+        simulation.advance()
+        simulation.drain()
+        for number, output in enumerate(network.outputs):
+            got = 100 * simulation.delivered[number].sum() / full[number]
+            assert got == pytest.approx(table[index].delivery[output.name], abs=2.5)
+
+
+def test_load_comes_and_goes_and_so_do_drops() -> None:
+    network = (
+        Builder("n", capacity=1.0)
+        .source("s", "x DOUBLE", rate=600)
+        .filter("f", "s", "x >= 0", cost=1e-3)
+        .output("o", "f")
+        .build()
+    )
+    scenario = replace(Scenario.of(network, seconds=40.0), arrivals={"s": Bursty(600.0, 3.0, 20.0, 0.25)})
+    seen: list[Observation] = []
+    outcome = simulate(scenario, network_policy("lsrm-random"), watch=seen.append)
+    shed = [b.balance.shed - a.balance.shed for a, b in pairwise(seen)]
+    assert max(shed[0:5]) > 500
+    assert sum(shed[9:18]) == 0
+    assert max(shed[19:25]) > 500
+    latency = outcome.outputs["o"].latency_p99
+    assert latency is not None
+    assert latency < 2.0
+
+
+def test_the_same_seed_gives_the_same_outcome() -> None:
+    network = generate(replace(SMALL, excess=1.5), seed=2)
+    scenario = Scenario.of(network, seconds=5.0, seed=9)
+    first, second = (simulate(scenario, network_policy("lsrm-random")).as_json() for _ in range(2))
+    assert first == second
+
+
+def test_wrong_costs_do_not_let_queues_grow() -> None:
+    """The monitor believes that a row costs half of what it does; the backlog tells it otherwise."""
+    network = (
+        Builder("n", capacity=1.0)
+        .source("s", "x DOUBLE", rate=900)
+        .filter("f", "s", "x >= 0", cost=2e-3)
+        .output("o", "f")
+        .build()
+    )
+    scenario = replace(Scenario.of(network, seconds=60.0), arrivals={"s": Constant(900.0)})
+    believed = scenario.catalog.measured(costs={"f": 1e-3})
+    simulation, monitor = Simulation(scenario), Monitor(network_policy("lsrm-random"), believed)
+    waiting = []
+    while not simulation.over:
+        seen = simulation.advance()
+        waiting.append(seen.balance.queued)
+        simulation.use(monitor.look(seen).drops)
+    assert max(waiting[30:]) < 1.5 * max(waiting[:30])
+
+
+def test_sic_is_what_the_sources_still_contribute(everything: Network) -> None:
+    simulation = Simulation(Scenario.of(everything, overload=0.5, seconds=10.0))
+    simulation.use([Drop("s->f", 0.5)])
+    while not simulation.over:
+        simulation.advance()
+    shares = sic(everything, simulation.passed_by_origin())
+    # `mapped` has one source, half shed; `merged` two, of which one is half shed.
+    assert shares["mapped"] == pytest.approx(0.5, abs=0.03)
+    assert shares["merged"] == pytest.approx(0.75, abs=0.03)
+    assert shares["counted"] == pytest.approx(0.75, abs=0.03)
+    assert jain(shares.values()) < 1.0
+
+
+def test_a_rate_estimate_is_steady_until_the_rate_jumps() -> None:
+    estimate = RateEstimate()
+    steady = [estimate.update(count, 0.5) for count in (50, 52, 48, 55, 45)]
+    assert steady[-1] == pytest.approx(100.0)
+    assert estimate.update(150, 0.5) == 300.0
+    assert estimate.update(10, 0.5) == 20.0

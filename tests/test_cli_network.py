@@ -1,0 +1,82 @@
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from streamshed.cli_network import register
+from streamshed.network import spec
+from streamshed.network.generate import Shape, generate
+from tests.network.test_spec import EXAMPLE
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer()
+    register(app)
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return invoke
+
+
+def test_plan_as_json_has_the_documented_shape(run):
+    result = run("plan", EXAMPLE, "--policy", "lsrm-semantic", "--json")
+    assert result.exit_code == 0
+    plan = json.loads(result.stdout)
+    assert list(plan) == ["policy", "load", "limit", "rows", "chosen"]
+    assert plan["policy"] == "lsrm-semantic"
+    assert plan["load"] > plan["limit"] == 1.8
+    row = plan["rows"][plan["chosen"]]
+    assert list(row) == ["savings", "drops", "delivery", "utility"]
+    assert row["delivery"].keys() == row["utility"].keys() == {"medics", "headquarters"}
+    assert all(list(drop) == ["at", "keep", "where"] for drop in row["drops"])
+    saved = 30000 * row["savings"]["vitals"] + 12000 * row["savings"]["field"]
+    assert plan["load"] - saved <= plan["limit"]
+
+
+def test_plan_without_overload_chooses_nothing(run):
+    plan = json.loads(run("plan", EXAMPLE, "--rates", "vitals=100,field=50", "--json").stdout)
+    assert plan["chosen"] is None
+    assert plan["rows"]
+
+
+def test_excess_scales_the_load(run):
+    plan = json.loads(run("plan", EXAMPLE, "--excess", "0.5", "--policy", "optimal", "--json").stdout)
+    assert plan["load"] == pytest.approx(1.5 * plan["limit"])
+
+
+def test_plan_for_people_names_drops_and_outputs(run):
+    out = run("plan", EXAMPLE, "--policy", "input-uniform").stdout
+    for word in ("input-uniform: load 2.6 exceeds 1.8", "vitals->both", "medics", "headquarters"):
+        assert word in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["plan", "none.yaml"], "no such file"),
+        (["plan", EXAMPLE, "--policy", "best"], "no such policy"),
+        (["plan", EXAMPLE, "--rates", "vitals"], "not a rate"),
+        (["plan", EXAMPLE, "--rates", "nobody=3"], "no such source"),
+        (["plan", EXAMPLE, "--excess", "-2"], "an excess is a share"),
+        (["network", "draw", "none.yaml"], "no such file"),
+        (["network", "generate", "--queries", "0"], "a network needs a query"),
+    ],
+)
+def test_errors_are_messages_and_exit_code_2(run, arguments, says):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_draw(run):
+    assert run("network", "draw", EXAMPLE).stdout.startswith("triage\n├─ vitals")
+    assert run("network", "draw", EXAMPLE, "--mermaid").stdout.startswith("flowchart LR")
+
+
+def test_generate_prints_a_spec_that_reads_back(run):
+    text = run("network", "generate", "--queries", "2", "--boxes", "9", "--shared", "1", "--seed", "5").stdout
+    assert spec.parse(text) == generate(Shape(queries=2, boxes=9, shared=1), seed=5)
