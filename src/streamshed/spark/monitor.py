@@ -34,7 +34,7 @@ from streamshed.spark.progress import Progress, SampleBuilder
 
 log = logging.getLogger("streamshed")
 
-_TICK = 0.05  # seconds between two looks at the running batches; none is over sooner than that
+_TICK = 0.1  # seconds between two looks at the running batches; none is over sooner than that
 _REPORT_DELAY = 5.0  # seconds after which a report without its counts is given up
 
 
@@ -86,9 +86,9 @@ class QueryWatch:
                 self._batches[number] = (batch, int(batch.offsetSeqMetadata().batchTimestampMs()))
 
     def capture_next(self) -> None:
-        """Capture, if the query has gone on to a batch that is not held yet."""
-        # A number is cheap to ask for; an object costs a millisecond in both processes.
-        if int(self._execution.currentBatchId()) not in self._batches:
+        """Capture, unless a batch is held already whose report has not come: no other is over before that."""
+        # An object asked of the JVM costs a millisecond of both processes; not on every tick.
+        if not self._batches:
             self.capture()
 
     def report(self, progress: Progress, now: float) -> None:
