@@ -16,10 +16,10 @@ from streamshed.bench.feeder import Rows
 from streamshed.bench.play import Say
 
 BATCH_SECONDS = 2.0  # half of a bound of 4 seconds: the size of batch that a job near its bound has
-BATCHES = 3
+BATCHES = 5
 
 
-def run(say: Say, pairs: int = 15) -> dict[str, Any]:
+def run(say: Say, pairs: int = 9) -> dict[str, Any]:
     spark = playing.session("bench overhead")
     rows = Rows()
     with playing.Workplace() as place:

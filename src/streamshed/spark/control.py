@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -111,17 +112,18 @@ class Store:
         self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._hadoop: Any = self._jvm.org.apache.hadoop.fs
         path = self._hadoop.Path(folder)
-        # An instance of our own: the shared one would lose its checksums for everybody.
-        self._fs: Any = self._hadoop.FileSystem.newInstance(path.toUri(), self._conf)
-        # A file and its .crc are not replaced in one step; a reader in between would see corruption.
-        self._fs.setWriteChecksum(False)
+        self._fs: Any = self._hadoop.FileSystem.get(path.toUri(), self._conf)
         self.folder: str = self._fs.makeQualified(path).toString()
         self._scheme: str = self._fs.getUri().getScheme()
+        self._local = Path(path.toUri().getPath()).absolute() if self._scheme == "file" else None
 
     def path(self, name: str) -> str:
         return f"{self.folder.rstrip('/')}/{name}"
 
     def read(self, name: str) -> bytes | None:
+        if self._local is not None:
+            file = self._local / name
+            return file.read_bytes() if file.exists() else None
         path = self._hadoop.Path(self.path(name))
         if not self._fs.exists(path):
             return None
@@ -132,16 +134,20 @@ class Store:
             stream.close()
 
     def write(self, name: str, data: bytes) -> None:
+        if self._local is not None:
+            # The driver's own disk: Hadoop's file system for it does not rename onto a file, and its
+            # FileContext adds a checksum that is not replaced in the same step.
+            self._local.mkdir(parents=True, exist_ok=True)
+            fresh_file = self._local / f".{name}.new"
+            fresh_file.write_bytes(data)
+            os.replace(fresh_file, self._local / name)
+            return
         target = self._hadoop.Path(self.path(name))
         if self._scheme in self._CREATE_IS_ATOMIC:
             self._put(target, data)
             return
         fresh = self._hadoop.Path(self.path(f".{name}.new"))
         self._put(fresh, data)
-        if self._scheme == "file":
-            # Hadoop's local file system does not rename onto a file, and its FileContext adds a .crc.
-            os.replace(fresh.toUri().getPath(), target.toUri().getPath())
-            return
         rename: Any = self._hadoop.Options.Rename
         overwrite = self._gateway.new_array(rename, 1)
         overwrite[0] = rename.OVERWRITE

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+from py4j.protocol import Py4JError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -41,67 +42,75 @@ class Counts:
     kept: int = 0
 
 
-class PlanReader:
-    """Reads the counts of a query's batches; remembers where in the plan it found the marks.
+Step: TypeAlias = "int | str"
+"""A child by its number, or by the name of the method that gives it (adaptive plans)."""
 
-    A call into the JVM costs some 50 µs and a plan has dozens of nodes, but the plans of one query
-    have the same shape in nearly every batch.
+
+class PlanReader:
+    """Reads the counts of a query's batches off their executed plans, with few calls into the JVM.
+
+    A call costs up to a millisecond of a busy machine, and a plan has dozens of nodes; but the plans of
+    one query have the same shape in nearly every batch, so the way to the marks is remembered.
     """
 
     def __init__(self) -> None:
-        self._paths: dict[int, tuple[int, ...]] = {}
+        self._ways: dict[int, list[tuple[Step, ...]]] = {}
 
     def read(self, plan: Any, serials: list[int]) -> dict[int, Counts]:
         """Counts by drop. A drop that the optimizer removed had no rows to count."""
         wanted = {_BASE + 2 * serial + side for serial in serials for side in (0, 1)}
-        found = self._along_known_paths(plan, wanted)
-        if len(found) < len(wanted):
-            self._paths.clear()
+        found = self._along_known_ways(plan, wanted)
+        if found is None:
+            self._ways = {}
             found = {}
             self._search(plan, (), wanted, found)
         return {s: Counts(found.get(_BASE + 2 * s, 0), found.get(_BASE + 2 * s + 1, 0)) for s in serials}
 
-    def _along_known_paths(self, plan: Any, wanted: set[int]) -> dict[int, int]:
+    def _along_known_ways(self, plan: Any, wanted: set[int]) -> dict[int, int] | None:
+        if self._ways.keys() != wanted:
+            return None
+        nodes: dict[tuple[Step, ...], Any] = {(): plan}
         found: dict[int, int] = {}
-        for mark, path in self._paths.items():
-            node = plan
-            for step in path:
-                children = _children(node)
-                if step >= len(children):
-                    return {}
-                node = children[step]
-            if _mark_of(node) != mark or mark not in wanted:
-                return {}
-            found[mark] = _rows(node)
+        try:
+            for mark, ways in self._ways.items():
+                for way in ways:
+                    node = _walk(nodes, way)
+                    if _mark_in(node.condition().toString()) != mark:
+                        return None
+                    found[mark] = found.get(mark, 0) + _rows(node)
+        except Py4JError:
+            return None  # another shape of plan: no such child, or not a filter
         return found
 
-    def _search(self, node: Any, path: tuple[int, ...], wanted: set[int], found: dict[int, int]) -> None:
-        mark = _mark_of(node)
+    def _search(self, node: Any, way: tuple[Step, ...], wanted: set[int], found: dict[int, int]) -> None:
+        name = node.nodeName()
+        mark = _mark_in(node.condition().toString()) if name == "Filter" else 0
         if mark in wanted:
             # A plan that reads the stream twice (a self-join) has the drop twice; count each reading.
             found[mark] = found.get(mark, 0) + _rows(node)
-            self._paths[mark] = path
-        for index, child in enumerate(_children(node)):
-            self._search(child, (*path, index), wanted, found)
+            self._ways.setdefault(mark, []).append(way)
+        steps: list[Step] = ["executedPlan"] if name == "AdaptiveSparkPlan" else []
+        if name.endswith("QueryStage"):
+            steps = ["plan"]
+        for step in steps or range(node.children().size()):
+            self._search(_step(node, step), (*way, step), wanted, found)
 
 
-def _children(node: Any) -> list[Any]:
-    name = node.nodeName()
-    if name == "AdaptiveSparkPlan":
-        return [node.executedPlan()]
-    if name.endswith("QueryStage"):
-        return [node.plan()]
-    children = node.children()
-    return [children.apply(i) for i in range(children.size())]
+def _walk(nodes: dict[tuple[Step, ...], Any], way: tuple[Step, ...]) -> Any:
+    """The node at the end of a way, by the longest part of it that was walked before."""
+    if way not in nodes:
+        nodes[way] = _step(_walk(nodes, way[:-1]), way[-1])
+    return nodes[way]
 
 
-def _mark_of(node: Any) -> int | None:
-    if node.nodeName() != "Filter":
-        return None
-    match = _MARK.search(node.condition().toString())
-    return int(match[1]) if match else None
+def _step(node: Any, step: Step) -> Any:
+    return getattr(node, step)() if isinstance(step, str) else node.children().apply(step)
+
+
+def _mark_in(text: str) -> int:
+    match = _MARK.search(text)
+    return int(match[1]) if match else 0
 
 
 def _rows(node: Any) -> int:
-    metric = node.metrics().get("numOutputRows")
-    return int(metric.get().value()) if metric.isDefined() else 0
+    return int(node.longMetric("numOutputRows").value())

@@ -17,15 +17,9 @@ import time
 import weakref
 from typing import Any, ClassVar, Protocol
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from streamshed.records import Sample
 from streamshed.spark.control import Span
@@ -164,10 +158,13 @@ class SessionMonitor:
         self._queries: dict[str, QueryWatch] = {}
         self._events: queue.SimpleQueue[tuple[str, Any, Any] | None] = queue.SimpleQueue()
         self._warned: set[str] = set()
-        self._listener = _Listener(self)
+        gateway: Any = spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call, unused-ignore]
+        self._listener = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
+            _Listener(self)
+        )
         self._counter = _ExecutionListener(self)
-        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call, unused-ignore]
-        spark.streams.addListener(self._listener)
+        spark.streams._jsqm.addListener(self._listener)
         spark._jsparkSession.listenerManager().register(self._counter)
         self._thread = threading.Thread(target=self._work, name="streamshed", daemon=True)
         self._thread.start()
@@ -184,20 +181,20 @@ class SessionMonitor:
         """Let go of the session; what is in force runs out by itself."""
         self._events.put(None)
         with contextlib.suppress(Exception):
-            self._spark.streams.removeListener(self._listener)
+            self._spark.streams._jsqm.removeListener(self._listener)
             self._spark._jsparkSession.listenerManager().unregister(self._counter)
 
     # Called from Spark's threads: quick, and never raising.
 
-    def started(self, event: QueryStartedEvent) -> None:
+    def started(self, query_id: str, run_id: str, name: str | None) -> None:
         """Find out whether a query uses shed streams. Its first batch is planned after this returns."""
         try:
-            execution = _execution_of(self._spark.streams.get(str(event.id)))
+            execution = _execution_of(self._spark.streams.get(query_id))
             serials = serials_in(execution.analyzedPlan().toString())
             streams = [self._streams[serial] for serial in serials if serial in self._streams]
             if not streams:
                 return
-            watch = QueryWatch(execution, str(event.id), str(event.runId), event.name, streams)
+            watch = QueryWatch(execution, query_id, run_id, name, streams)
             for position, stream in enumerate(streams):
                 stream.attach(watch, position)
             self._queries[watch.run_id] = watch
@@ -226,6 +223,9 @@ class SessionMonitor:
 
     def _handle(self, kind: str, run_id: str | None, payload: Any) -> None:
         now = time.time()
+        if kind == "progress":
+            payload = Progress.parse(payload)
+            run_id = payload.run_id
         for watch in list(self._queries.values()):
             mine = watch.run_id == run_id
             try:
@@ -242,7 +242,7 @@ class SessionMonitor:
                 else:
                     watch.capture()
                 if kind == "progress" and mine:
-                    watch.report(Progress.parse(payload), now)
+                    watch.report(payload, now)
                 watch.settle(now)
                 watch.look(now)
             except Exception as error:
@@ -266,22 +266,30 @@ class SessionMonitor:
         log.log(level, "%s (%s)", what, error, exc_info=error if level == logging.DEBUG else None)
 
 
-class _Listener(StreamingQueryListener):
+class _Listener:
+    """Spark's listener for streaming queries, without PySpark's own wrapper.
+
+    That one turns every report into Python objects field by field, a call into the JVM for each: more
+    work than all the rest of this package does for a batch. The report is JSON already.
+    """
+
     def __init__(self, monitor: SessionMonitor) -> None:
-        super().__init__()
         self._monitor = monitor
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        self._monitor.started(event)
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        self._monitor.started(str(event.id().toString()), str(event.runId().toString()), event.name())
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        self._monitor.enqueue("progress", str(event.progress.runId), event.progress.json)
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._monitor.enqueue("progress", "", str(event.progress().json()))
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self._monitor.enqueue("terminated", str(event.runId), None)
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self._monitor.enqueue("terminated", str(event.runId().toString()), None)
+
+    class Java:
+        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]  # noqa: RUF012
 
 
 class _ExecutionListener:
@@ -313,6 +321,4 @@ def _trigger_interval(execution: Any) -> float:
 
 def _stopped(error: Exception) -> bool:
     """Whether this is only the JVM or the context going away under us."""
-    from py4j.protocol import Py4JNetworkError
-
     return isinstance(error, (Py4JNetworkError, ReferenceError, ConnectionError))

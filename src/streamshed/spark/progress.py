@@ -19,6 +19,7 @@ _IDLE = 0.25  # a batch that starts this long after the last one's end found the
 class Progress:
     """What a progress report says that a shedder needs."""
 
+    run_id: str
     batch: int
     started: float
     duration: float
@@ -35,6 +36,7 @@ class Progress:
         durations = data.get("durationMs", {})
         sources = data.get("sources", [])
         return Progress(
+            run_id=data["runId"],
             batch=int(data["batchId"]),
             started=started.timestamp(),
             duration=durations.get("triggerExecution", 0) / 1000.0,
