@@ -58,7 +58,7 @@ def test_a_burst_is_judged_by_batches() -> None:
     calm = batch(0, 10.0, 11.0, [9.0])
     saw_it = batch(1, CALM + 1, CALM + 5, [CALM])
     late = batch(2, CALM + 5, CALM + 12, [CALM + 2], kept=3)
-    well = batch(3, CALM + 12, CALM + 13, [CALM + 11], kept=5)
+    well = batch(3, CALM + 12, CALM + 13, [CALM + 9], kept=5)
     over = batch(4, CALM + 14, CALM + 15, [CALM + BURST + 3])
     seen = judge(run(calm, saw_it, late, well, over), bound=8.0)
     assert seen["batches_to_bound"] == 2

@@ -167,7 +167,8 @@ class AffineCost:
     def _judge(self, duration: float, arrived: float, kept: float) -> float:
         """Track the correction; tell how much the sample may weigh in the fit."""
         c0, c1, c2 = self._coefficients
-        ratio = min(4.0, max(0.25, duration / (c0 + c1 * kept + c2 * arrived)))
+        expected = max(c0 + c1 * kept + c2 * arrived, 1e-9)
+        ratio = min(4.0, max(0.25, duration / expected))
         self._spread += 0.15 * (min(0.5, abs(math.log(ratio / self._correction))) - self._spread)
         self._correction *= (ratio / self._correction) ** _CORRECTION
         off = (ratio > _OFF) - (ratio < 1.0 / _OFF)
