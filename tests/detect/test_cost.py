@@ -54,7 +54,7 @@ def test_affine_cost_predicts_the_large_batches_of_data_that_is_affine(
     for arrived, keep in sizes * 4:  # a size seen once only is taken for an odd batch, by design
         kept = int(arrived * keep)
         model.observe(fixed + per_kept * kept + per_arrived * arrived, arrived, kept)
-    # Least squares is about the large batches, and so is the bound. Sizes as one job has them: within a factor of 5.
+    # Least squares is about the large batches, and so is the bound. Sizes as one job has them, within five times.
     arrived, keep = max(sizes, key=lambda size: size[0] * (size[1] + share))
     kept = int(arrived * keep)
     assert model.predict(arrived, kept) == pytest.approx(fixed + per_kept * kept + per_arrived * arrived, rel=0.25)
