@@ -156,20 +156,19 @@ def test_state_behind_it_a_window_equals_the_batch_answer_over_the_kept_rows(
 
 def test_a_join_of_two_shed_streams_keeps_whole_keys(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source, files=2)
-    left = ss.shed(stream(spark, source), "1 hour", key="id", name="left").select(
-        "id", F.col("at").alias("left_at")
-    )
-    right = ss.shed(stream(spark, source), "1 hour", key="id", name="right").select(
-        "id", F.col("at").alias("right_at")
-    )
-    handles = [ss.shedder(ss.shed(stream(spark, source), "1 hour"))]
-    del handles
+    sheds = [ss.shed(stream(spark, source), "1 hour", key="id", name=name) for name in ("left", "right")]
+    for kept in sheds:
+        ss.shedder(kept).pin(0.5)
+    left = sheds[0].select("id", F.col("at").alias("left_at"))
+    right = sheds[1].select("id", F.col("at").alias("right_at"))
     joined = left.withWatermark("left_at", "1 hour").join(
         right.withWatermark("right_at", "1 hour"),
         on="id",
     )
     rows = run_all(joined, tmp_path / "state", "joined")
-    assert ids(rows) == set(range(ROWS))
+    # Both sides drop the same keys, so every kept row finds its partner.
+    assert ids(rows) == expected_ids(spark, source, 0.5, "id")
+    assert len(rows) == ss.shedder(sheds[0]).report().kept == ss.shedder(sheds[1]).report().kept
 
 
 def test_several_shed_streams_in_one_query_are_told_apart(
