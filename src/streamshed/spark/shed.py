@@ -313,6 +313,7 @@ class Shedder:
             if saved:
                 self._control.adopt(History.from_rows(saved["plans"]))
                 self.ledger.restore(query.id, saved["ledger"])
+            self._follow_file()
             self._controllers[query.id] = Controller(
                 RandomShedding(self.name),
                 latency=self._latency,
@@ -338,6 +339,7 @@ class Shedder:
         with self._lock:
             self.ledger.record(sample, self._plan, bound=self._latency)
             self._save(query.id)
+            self._follow_file()
             if sample.arrived > 0:
                 self._observe(query, sample)
             elif self._plan.drops:
@@ -354,6 +356,15 @@ class Shedder:
                 log.warning("%s: rows are all kept from now on, because of: %s", self.name, problem)
                 plan = Plan(reason=f"failed open: {problem}", version=self._plan.version + 1, mode=self.mode)
                 self._publish(plan, time.time())
+
+    def _follow_file(self) -> None:
+        if not self._control.follow():
+            log.warning(
+                "%s: the control file was changed or removed by somebody else; what it says now holds, "
+                "and rows are kept if it says nothing: %s",
+                self.name,
+                self._control.path,
+            )
 
     def _observe(self, query: QueryWatch, sample: Sample) -> None:
         self.samples.append(sample)
