@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from streamshed.errors import InvalidArgument
-from streamshed.jit import compiled
+from streamshed.jit import compiled, inlined
 from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.queue_check import Absolute, Average, Check, SlidingAverage
 from streamshed.sim.operator import DROPPED, Floats, Ints, Stream
 from streamshed.sketch.cost import estimate_one
 from streamshed.sketch.count_min import Size
-from streamshed.sketch.hashing import PRIME, CarterWegman
+from streamshed.sketch.hashing import CarterWegman, cell_of
 
 _AVERAGE, _ABSOLUTE, _SLIDING = range(3)
 _START, _STABILIZING = range(2)
@@ -151,7 +151,7 @@ def _rule(check: Check) -> _Rule:
     raise InvalidArgument("the simulator knows Average, Absolute and SlidingAverage, unused", got=check)
 
 
-@compiled
+@inlined
 def _admits(rule: _Rule, floats: Floats, ints: Ints, recent: Floats, wait: float) -> bool:
     """`Check.admits`; `recent` is a ring, with the oldest at ℓ modulo its length."""
     if rule.kind == _ABSOLUTE:
@@ -172,7 +172,7 @@ def _admits(rule: _Rule, floats: Floats, ints: Ints, recent: Floats, wait: float
     return True
 
 
-@compiled
+@inlined
 def _catch_up(s: _State, a: Ints, b: Ints, window: int, tolerance: float, now: float) -> None:
     """`LearningOperator.catch_up` and `Operator.finished`."""
     rows, columns = s.frequencies.shape
@@ -198,7 +198,7 @@ def _catch_up(s: _State, a: Ints, b: Ints, window: int, tolerance: float, now: f
                         s.snapshot[i, j] = s.durations[i, j] / max(s.frequencies[i, j], 1)
                 s.ints[_OPERATOR] = _STABILIZING
         for i in range(rows):
-            cell = (a[i] * s.key[row] + b[i]) % PRIME % columns
+            cell = cell_of(a[i], b[i], s.key[row], columns)
             s.frequencies[i, cell] += 1
             s.durations[i, cell] += s.cost[row]
 
@@ -217,7 +217,7 @@ def _error(s: _State) -> float:
     return 0.0 if moved == 0 else np.inf
 
 
-@compiled
+@inlined
 def _arrives(s: _State, rule: _Rule, a: Ints, b: Ints, epsilon: float, key: int, cost: int, now: float) -> float:
     """`LoadAware.decide`, and the queue if the row is let in."""
     ask = np.nan
