@@ -165,7 +165,7 @@ def draw(
 
 def named(rows: Sequence[QueueRow]) -> list[tuple[str, list[QueueRow]]]:
     """The lines of a picture, in the order of the legend."""
-    order = ("base-line", "straw-man", "las (cold)", "las", "full-knowledge")
+    order = ("base-line", "straw-man", "las (cold)", "las", "las-resync", "full-knowledge")
     groups = ((name, [row for row in rows if name_of(row) == name]) for name in order)
     return [(name, group) for name, group in groups if group]
 
