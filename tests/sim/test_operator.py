@@ -1,4 +1,4 @@
-"""One operator: the compiled simulator against the plain one, to the last bit; and what the paper's defaults give."""
+"""One operator: the compiled simulator against the plain one, to the last bit, and against theory."""
 
 from __future__ import annotations
 
