@@ -1,11 +1,11 @@
 """How fast load-aware decisions are, against the same loop over another library's Count-Min from Python.
 
-A decision is what LAS does with a row: foresee its wait, check it against the target, and for a row that is let in,
-estimate its cost and, when it is done, add it to F and W. The compiled loop is that of the simulator, with hashes,
-queue and both state machines. The other loop does the same with two `datasketches.count_min_sketch`, one for F
-and one for W, of as many rows and columns; it reads the sketches that it writes and never synchronises, so it does
-less. The two are taken in turns, after a round that is not measured, and the medians compared. Time is that of the
-processor; both use one core.
+A decision is what LAS does with a row: foresee its wait, check it against the target, and for a row that is let
+in, estimate its cost and, when it is done, add it to F and W. The compiled loop is that of the simulator, with
+hashes, queue and both state machines. The other loop does the same with two `datasketches.count_min_sketch`,
+one for F and one for W, of as many rows and columns; it reads the sketches that it writes and never
+synchronises, so it does less. The two are taken in turns, after a round that is not measured, and the medians
+compared. Time is that of the processor; both use one core.
 """
 
 from __future__ import annotations
