@@ -144,11 +144,11 @@ def _canvas(title: str, x: str, y: str, note: str) -> tuple[Any, Any]:
 
 
 def _log_axis(axes: Any) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -215,12 +215,17 @@ def panels(
             if reference is not None:
                 targets = [reference(place) for place in places]
                 axes.plot(places, targets, color="#D55E00", linewidth=1.0, label="target τ", zorder=1)
-            axes.legend(frameon=False, fontsize=8)
+            handles, labels = axes.get_legend_handles_labels()
+            figure.legend(
+                handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9
+            )
         if log_x:
             axes.set_xscale("log")
             axes.minorticks_off()
         if ticks is not None:
             axes.set_xticks(places, [ticks(place) for place in places], fontsize=8)
+        if marks:
+            axes.set_xticks([place for place, _ in marks], [f"{place:,.0f}" for place, _ in marks], fontsize=8)
         for place, text in marks:
             axes.axvline(place, color="#bbbbbb", linewidth=0.7, zorder=0)
             axes.text(place, 1.0, f" {text}", transform=axes.get_xaxis_transform(), va="bottom", fontsize=8)
