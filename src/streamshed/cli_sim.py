@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -115,8 +116,17 @@ def _seconds(value: float | None) -> str:
 
 
 def _table(outcome: registry.Outcome) -> Table:
-    table = Table("x", "series", "algorithm", "mean", "least", "most", box=None)
+    """A line for each row; the columns are whatever fields the experiment's rows have."""
+    names = [field.name for field in fields(outcome.rows[0])]
+    table = Table(*(name.replace("_", " ") for name in names), box=None)
     for row in outcome.rows:
-        cells = (f"{value:.2f}" for value in (row.loss_mean, row.loss_min, row.loss_max))
-        table.add_row(f"{row.x:.4g}", row.series, row.algorithm, *cells)
+        table.add_row(*(_cell(name, getattr(row, name)) for name in names))
     return table
+
+
+def _cell(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        return "-" if value is None else str(value)
+    return (
+        f"{value:.4g}" if name == "x" else f"{value:.2f}" if name.startswith(("loss", "queue")) else f"{value:.3f}"
+    )

@@ -19,12 +19,18 @@ _MODULES = {
     "lsrm-value-utility": "streamshed.experiments.lsrm_value_utility",
     "lsrm-skew": "streamshed.experiments.lsrm_skew",
     "lsrm-sharing": "streamshed.experiments.lsrm_sharing",
+    "las-throughput": "streamshed.experiments.las_throughput",
+    "las-threshold": "streamshed.experiments.las_threshold",
+    "las-wmax": "streamshed.experiments.las_wmax",
+    "las-distribution": "streamshed.experiments.las_distribution",
+    "las-precision": "streamshed.experiments.las_precision",
+    "las-timeline": "streamshed.experiments.las_timeline",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One point of a figure, over all runs.
+    """One point of a figure of losses, over all runs; other experiments have rows of their own.
 
     An algorithm named `a/b` stands for the loss of `a` over that of `b`, run by run.
     """
@@ -47,9 +53,9 @@ class Experiment:
     """What it reproduces."""
     runs: int
     """How many seeds it takes unless told."""
-    measure: Callable[[int, int, Progress], list[Row]]
-    """(runs, seed, progress) ─► rows"""
-    draw: Callable[[Sequence[Row], Path], None]
+    measure: Callable[[int, int, Progress], Sequence[Any]]
+    """(runs, seed, progress) ─► rows, dataclasses that all have the same fields"""
+    draw: Callable[[Sequence[Any], Path], None]
     """Make the picture from the rows alone."""
 
 
@@ -58,9 +64,9 @@ class Outcome:
     name: str
     seed: int
     runs: int
-    rows: tuple[Row, ...]
+    rows: tuple[Any, ...]
 
-    def write(self, folder: Path, draw: Callable[[Sequence[Row], Path], None]) -> tuple[Path, Path]:
+    def write(self, folder: Path, draw: Callable[[Sequence[Any], Path], None]) -> tuple[Path, Path]:
         """`NAME.json` and `NAME.png` in a folder, which is made if need be."""
         folder.mkdir(parents=True, exist_ok=True)
         data, picture = folder / f"{self.name}.json", folder / f"{self.name}.png"

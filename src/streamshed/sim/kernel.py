@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamshed.sim.jit import compiled
+from streamshed.jit import compiled
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
