@@ -222,7 +222,7 @@ class HistoryFile(Generic[SpanT, HistoryT]):
             raise InvalidArgument(
                 "the control file cannot be written",
                 got=f"{self.path}: {_root_cause(error)}",
-                hint="give control= a folder that this user may write to and every executor can read",
+                hint="give control= a folder that this user may write to",
             ) from error
 
     def put(self, make: Callable[[int], SpanT], also: Callable[[HistoryT], None]) -> SpanT:
