@@ -123,7 +123,7 @@ def las_both(
 
 def seeded(seed: int, purpose: int, number: int) -> NDArray[np.uint32]:
     """Seeds of different purposes and runs never meet."""
-    return np.random.SeedSequence([seed, purpose, number]).generate_state(4)
+    return np.random.SeedSequence([seed, purpose, number]).generate_state(4).astype(np.uint32)
 
 
 def _row(x: float, key: Key, waits: Sequence[float], dropped: Sequence[float], base: Sequence[float]) -> QueueRow:

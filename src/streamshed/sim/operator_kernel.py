@@ -104,11 +104,15 @@ def run_las(
         np.array([0.0, -np.inf, 0.0, 0.0, 0.0]),
         np.zeros(8, np.int64),
         np.zeros(rule.span),
-        *(np.zeros(size, np.int64) for _ in range(2)),
-        np.zeros(size),
-        *(np.zeros(size, np.int64) for _ in range(2)),
-        *(np.zeros(room, np.int64) for _ in range(2)),
-        *(np.zeros(room) for _ in range(2)),
+        frequencies=np.zeros(size, np.int64),
+        durations=np.zeros(size, np.int64),
+        snapshot=np.zeros(size),
+        known_frequencies=np.zeros(size, np.int64),
+        known_durations=np.zeros(size, np.int64),
+        key=np.zeros(room, np.int64),
+        cost=np.zeros(room, np.int64),
+        done=np.zeros(room),
+        ask=np.zeros(room),
     )
     first = warm_up or Stream(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     waits = np.empty(len(stream))
@@ -243,7 +247,7 @@ def _arrives(
     tail = s.ints[_TAIL]
     s.key[tail], s.cost[tail], s.done[tail], s.ask[tail] = key, cost, start + cost, ask
     s.ints[_TAIL] += 1
-    return start - now
+    return float(start - now)
 
 
 @compiled
@@ -267,7 +271,7 @@ def _las(
         if s.ints[_SYNCHRONISED]:
             break
         _arrives(s, rule, a, b, epsilon, resync, warm_up[0][i], warm_up[1][i], origin)
-    warm = s.ints[_SYNCHRONISED] == 1
+    warm = bool(s.ints[_SYNCHRONISED] == 1)
     if len(warm_up[0]):
         origin = max(origin, s.floats[_SERVER_FREE_AT])
         _catch_up(s, a, b, window, tolerance, origin)

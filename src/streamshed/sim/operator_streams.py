@@ -57,8 +57,9 @@ class Shape:
         return np.rint(np.linspace(self.least_ms, self.most_ms, self.levels) * MILLISECOND).astype(np.int64)
 
     def probabilities(self) -> Floats:
-        weights: Floats = np.arange(1, self.keys + 1) ** -self.skew
-        return weights / weights.sum()
+        weights = np.arange(1, self.keys + 1, dtype=np.float64) ** -self.skew
+        share: Floats = weights / weights.sum()
+        return share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +90,7 @@ def draw_keys(shape: Shape, rng: np.random.Generator, count: int) -> Ints:
 
 def evenly(keys: Ints, costs: Ints, gap: float) -> Stream:
     """A stream with the same gap between all arrivals, in nanoseconds."""
-    return Stream(keys, costs, np.arange(len(keys)) * gap)
+    return Stream(keys, costs, np.arange(len(keys), dtype=np.float64) * np.float64(gap))
 
 
 def stream(shape: Shape, association: Association, rng: np.random.Generator) -> Stream:
