@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -165,17 +165,42 @@ class Store:
             stream.close()
 
 
-class ControlFile:
-    """The history of one shed stream, and the file that the running plans read it from."""
+class _Timed(Protocol):
+    @property
+    def start(self) -> int: ...
 
-    def __init__(self, store: Store, name: str, now: Callable[[], float] = time.time) -> None:
+
+SpanT = TypeVar("SpanT", bound=_Timed)
+HistoryT = TypeVar("HistoryT", bound="_TimedHistory[Any]")
+
+
+class _TimedHistory(Protocol[SpanT]):
+    """What was in force when: plans of a drop, or orders of the load-aware operator."""
+
+    @property
+    def spans(self) -> tuple[SpanT, ...]: ...
+    def add(self: HistoryT, span: SpanT) -> HistoryT: ...
+    def merge(self: HistoryT, other: HistoryT) -> HistoryT: ...
+    def encode(self) -> bytes: ...
+
+
+class HistoryFile(Generic[SpanT, HistoryT]):
+    """A history, and the file that the running plans read it from."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        decode: Callable[[bytes], HistoryT],
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._store = store
         self._file = f"{name}.control.json"
         self._now = now
         self._guard = 0.03
         self.path = store.path(self._file)
         try:
-            self.history = History.decode(store.read(self._file) or b"")
+            self.history = decode(store.read(self._file) or b"")
             store.write(self._file, self.history.encode())
         except Exception as error:
             raise InvalidArgument(
@@ -184,8 +209,8 @@ class ControlFile:
                 hint="give control= a folder that this user may write to and every executor can read",
             ) from error
 
-    def publish(self, keep: float, lease: float, version: int, also: Callable[[History], None]) -> Span:
-        """Put a plan in force for batches from now on, for at most `lease` seconds.
+    def put(self, make: Callable[[int], SpanT], also: Callable[[HistoryT], None]) -> SpanT:
+        """Put what `make(start)` gives in force for batches from now on.
 
         `also` stores the history beside the checkpoints first, so that what a batch has used is never
         only in this file.
@@ -194,7 +219,7 @@ class ControlFile:
             asked = self._now()
             # Strictly after every earlier plan, also if the clock was set back.
             start = max(int((asked + self._guard) * 1000), *(s.start + 1 for s in self.history.spans[-1:]), 0)
-            span = Span(start, start + int(lease * 1000), keep, version)
+            span = make(start)
             history = self.history.add(span)
             also(history)
             self._store.write(self._file, history.encode())
@@ -207,12 +232,23 @@ class ControlFile:
             # Too slow: a batch may have been planned in between. Start it again, later.
             self._guard = min(4.0, 3.0 * took)
 
-    def adopt(self, other: History) -> None:
+    def adopt(self, other: HistoryT) -> None:
         """Take over plans that were saved beside a checkpoint by an earlier run."""
         merged = self.history.merge(other)
         if merged != self.history:
             self.history = merged
             self._store.write(self._file, merged.encode())
+
+
+class ControlFile(HistoryFile[Span, History]):
+    """The plans of one shed stream."""
+
+    def __init__(self, store: Store, name: str, now: Callable[[], float] = time.time) -> None:
+        super().__init__(store, name, History.decode, now)
+
+    def publish(self, keep: float, lease: float, version: int, also: Callable[[History], None]) -> Span:
+        """Put a plan in force for batches from now on, for at most `lease` seconds."""
+        return self.put(lambda start: Span(start, start + int(lease * 1000), keep, version), also)
 
     def relation(self, spark: SparkSession, rotate: float | None) -> DataFrame:
         """The drop order for the current batch: one row, or none if there is nothing to drop.
