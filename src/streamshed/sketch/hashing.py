@@ -185,7 +185,7 @@ def _bytes_of(value: object) -> bytes | None:
                 return encode(value)
             except (struct.error, UnicodeEncodeError, TypeError) as error:
                 raise InvalidArgument(
-                    "a value that Spark could not hold cannot be hashed", got=repr(value)
+                    "a value that Spark cannot hold cannot be hashed", got=repr(value)
                 ) from error
     raise InvalidArgument(
         "a key must be a string, bytes, a number, a boolean, a date or a timestamp",
@@ -271,7 +271,7 @@ def _finished(state: np.uint64) -> int:
     state *= _U3
     state ^= state >> np.uint64(32)
     # Python's modulo: never negative, as Spark's pmod.
-    return np.int64(state) % np.int64(PRIME)  # type: ignore[no-any-return]
+    return int(np.int64(state) % np.int64(PRIME))
 
 
 @compiled
