@@ -320,7 +320,9 @@ class _Task:
                 self._complain(rows, f"its result does not fit {_ddl(self.stage.schema)}", error)
         else:
             kind = _ddl(result.schema) if isinstance(result, pa.RecordBatch) else type(result).__name__
-            self._complain(rows, f"the function gave {kind}, not a record batch of {_ddl(self.stage.schema)}", None)
+            self._complain(
+                rows, f"the function gave {kind}, not a record batch of {_ddl(self.stage.schema)}", None
+            )
         return pa.RecordBatch.from_pylist([], self.stage.schema)
 
     def _complain(self, rows: pa.RecordBatch, what: str, error: Exception | None) -> None:

@@ -139,7 +139,9 @@ def load_aware(
     label = name or f"load-aware-{serial}"
     cells = hashes.rows * hashes.columns
     store = drop_in._control_store(spark, control, label)
-    file: HistoryFile[Order, OrderHistory] = HistoryFile(store, label, lambda data: OrderHistory.decode(cells, data))
+    file: HistoryFile[Order, OrderHistory] = HistoryFile(
+        store, label, lambda data: OrderHistory.decode(cells, data)
+    )
     shedder = LoadShedder(serial, label, name is not None, file, spark, goal, wanted, rules)
     stage = CostStage(
         function,
