@@ -102,18 +102,22 @@ class _Reader(DataSourceStreamReader):
         self.rows_per_batch = rows_per_batch
         self.at: NDArray[np.float64] = np.load(path)["at"]
         self.origin = 0.0
-        self.given = 0
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"row": 0, "origin": 0.0}
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        self.origin = self.origin or time.time()
+    def latestOffset(  # type: ignore[override]  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: object = None
+    ) -> dict[str, Any]:
+        start = start or self.initialOffset()
+        self.origin = start["origin"] or self.origin or time.time()
         if self.rows_per_batch:
-            self.given = min(len(self.at), self.given + self.rows_per_batch)
+            row = min(len(self.at), start["row"] + self.rows_per_batch)
         else:
-            self.given = int(np.searchsorted(self.at, time.time() - self.origin, side="right"))
-        return {"row": self.given, "origin": self.origin}
+            row = int(np.searchsorted(self.at, time.time() - self.origin, side="right"))
+        if row <= start["row"]:
+            return start
+        return {"row": row, "origin": self.origin}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [_Part(start["row"], end["row"], number, end["origin"]) for number in range(CORES)]

@@ -4,8 +4,8 @@ The paper's data set is not public; this stream has its published shape. A row m
 each a medium (25 ms), a politician (5 ms) or another (1 ms); its key is what it mentions, one of 35,000, of which
 the most frequent has a share of 0.065. The mean cost is near 9.7 ms, and 36 % of the rows cost 1 ms.
 
-Costs are the paper's. Its target of 32 ms is below what a micro-batch waits for its own start, so the target is 2 s
-here, 62.5 times as much. As in the paper, as much arrives as can be processed ("0 % under-provisioning"), by the
+Costs are the paper's. Its target of 32 ms is below what a micro-batch waits for its own start, so the target
+is 2 s here, 62.5 times as much. As in the paper, as much arrives as can be processed ("0 % under-provisioning"), by the
 measured capacity of the plain job.
 """
 
@@ -26,7 +26,7 @@ ENTITIES = 35_000
 TOP_SHARE = 0.065
 COSTS = (25.0, 5.0, 1.0)
 CLASS_SHARES = (0.181, 0.279, 0.540)
-"""Media, politicians, others among what is mentioned: with 1.5 mentions a row they give the paper's mean and mode."""
+"""Media, politicians, others: with 1.5 mentions a row, these give the paper's mean and its share of 1 ms."""
 MEAN_MS, CHEAP_SHARE = 9.7, 0.36
 TARGET = "avg 2 seconds"
 WARM_UP = 15.0

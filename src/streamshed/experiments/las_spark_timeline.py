@@ -1,9 +1,9 @@
 """LAS V-C, Figure 10 on Spark: seven phases, each with a sudden change of load, of keys or of costs.
 
-Keys and costs are those of the paper (4,096 keys, Zipf-1.0, 64 costs from 0.1 to 6.4 ms), with real work. Scaled are
-the target, 64 ms there and 2 s here (31 times; a micro-batch waits for its own start), and with it the average: over
-the last 4,000 rows, the width of the paper's points, so that a calm phase earns no credit for the next. A phase is
-20 s here and 20,000 rows there. Loads are relative to the measured capacity of the plain job; plotted is queuing
+Keys and costs are those of the paper (4,096 keys, Zipf-1.0, 64 costs from 0.1 to 6.4 ms), with real work. Scaled
+is the target, 64 ms there and 2 s here (31 times; a micro-batch waits for its own start). The average is over the
+last 4,000 rows, the width of the paper's points, so that a calm phase earns no credit for the next. A phase is 20 s
+here and 20,000 rows there. Loads are relative to the measured capacity of the plain job; plotted is queuing
 latency, where the paper could measure completion only.
 
 | phase | arrives, of capacity | change |

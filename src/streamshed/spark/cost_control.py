@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamshed.errors import InvalidArgument
@@ -143,12 +142,3 @@ class CostControl:
             rows=self.rows / self.queues,
             free=free,
         )
-
-
-def mean(total: float, count: float) -> float:
-    return total / count if count else 0.0
-
-
-def expected(batches: Sequence[int]) -> int:
-    """How many tasks a batch is likely to have, by the last ones."""
-    return max(batches, default=1)

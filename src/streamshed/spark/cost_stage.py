@@ -214,8 +214,8 @@ class _Task:
         if stamped[0] >= order.until or order.mode not in (DRY_RUN, ENFORCE):
             return
         self.order = order
-        # Where the queue stands is told by the order, not by this worker's clock: the same rows are let in when the
-        # task runs again.
+        # Where the queue stands is told by the order, not by this worker's clock: when the task runs again, the
+        # same rows are let in.
         begin = self.batch_time + order.delay
         if not self.stage.synchronised:
             partition = TaskContext.get().partitionId()  # type: ignore[union-attr]

@@ -91,8 +91,8 @@ def load_aware(
         "row", or "key": the function takes a `pyarrow.RecordBatch` with all rows of one key in a part of the
         micro-batch, and returns one of `schema`.
     check
-        "ahead": decided from the order and the costs learned, so that a batch that runs again keeps the same rows.
-        "clock": decided at the row's turn by the clock, without estimates; what is kept then depends on the machine.
+        "ahead": by the costs learned, before anything runs; a batch that runs again keeps the same rows.
+        "clock": by the clock, at the row's turn, without estimates; what is kept depends on the machine's mood.
     cost
         An expression for the seconds that a row takes, if you know; nothing is estimated then.
     on_error
@@ -348,8 +348,8 @@ class LoadShedder:
     def __repr__(self) -> str:
         report = self.report()
         return (
-            f"<LoadShedder {self.name!r}: {self.mode.value}, {self.latency}, {report.kept:,} of {report.arrived:,} "
-            f"rows kept, mean wait {report.queue_mean:.3f} s>"
+            f"<LoadShedder {self.name!r}: {self.mode.value}, {self.latency}, "
+            f"{report.kept:,} of {report.arrived:,} rows kept, mean wait {report.queue_mean:.3f} s>"
         )
 
     # What the tasks send, on a thread of Spark's: quick, and never raising.
@@ -437,8 +437,8 @@ class LoadShedder:
                 self._mode = Mode.OFF
                 self._publish()
 
-    # On a thread of our own: the next batch is planned some 0.1 s after the last task has ended, and Spark's report
-    # comes later than that.
+    # On a thread of our own: the next batch is planned some 0.1 s after the last task has ended, and Spark's
+    # report comes later than that.
 
     def _work(self) -> None:
         while self._queries:
