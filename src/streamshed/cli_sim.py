@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -114,7 +115,17 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f} s"
 
 
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _table(outcome: registry.Outcome) -> Table:
+    if not isinstance(outcome.rows[0], registry.Row):
+        names = [field.name for field in fields(outcome.rows[0])]
+        table = Table(*names, box=None)
+        for row in outcome.rows:
+            table.add_row(*(_cell(getattr(row, name)) for name in names))
+        return table
     table = Table("x", "series", "algorithm", "mean", "least", "most", box=None)
     for row in outcome.rows:
         cells = (f"{value:.2f}" for value in (row.loss_mean, row.loss_min, row.loss_max))

@@ -337,8 +337,8 @@ def _origin(query: StreamingQuery) -> float:
 
     for report in query.recentProgress:
         end = json.loads(report.json)["sources"][0]["endOffset"]
-        if end:
-            offset = json.loads(end) if isinstance(end, str) else end
+        offset = json.loads(end) if isinstance(end, str) else end
+        if offset and offset["row"]:
             return float(offset["origin"])
     return time.time()
 

@@ -19,6 +19,8 @@ _MODULES = {
     "lsrm-value-utility": "streamshed.experiments.lsrm_value_utility",
     "lsrm-skew": "streamshed.experiments.lsrm_skew",
     "lsrm-sharing": "streamshed.experiments.lsrm_sharing",
+    "las-spark-timeline": "streamshed.experiments.las_spark_timeline",
+    "las-spark-mentions": "streamshed.experiments.las_spark_mentions",
 }
 
 
@@ -47,9 +49,9 @@ class Experiment:
     """What it reproduces."""
     runs: int
     """How many seeds it takes unless told."""
-    measure: Callable[[int, int, Progress], list[Row]]
-    """(runs, seed, progress) ─► rows"""
-    draw: Callable[[Sequence[Row], Path], None]
+    measure: Callable[[int, int, Progress], Sequence[Any]]
+    """(runs, seed, progress) ─► rows, dataclasses of one kind"""
+    draw: Callable[[Sequence[Any], Path], None]
     """Make the picture from the rows alone."""
 
 
@@ -58,9 +60,9 @@ class Outcome:
     name: str
     seed: int
     runs: int
-    rows: tuple[Row, ...]
+    rows: tuple[Any, ...]
 
-    def write(self, folder: Path, draw: Callable[[Sequence[Row], Path], None]) -> tuple[Path, Path]:
+    def write(self, folder: Path, draw: Callable[[Sequence[Any], Path], None]) -> tuple[Path, Path]:
         """`NAME.json` and `NAME.png` in a folder, which is made if need be."""
         folder.mkdir(parents=True, exist_ok=True)
         data, picture = folder / f"{self.name}.json", folder / f"{self.name}.png"

@@ -81,6 +81,8 @@ class CostControl:
         self.operator = BatchOperator(hashes, window, tolerance)
         self.synchronised = synchronised
         self.table: CostTable | None = None
+        self.stable = False
+        """Whether the table has been found stable; until one has, the newest that is known is used."""
         self.waited = 0.0
         self.rows = 0.0
         self.delay = 0.0
@@ -89,7 +91,7 @@ class CostControl:
 
     def resume(self, order: Order, table: CostTable | None, queues: int) -> None:
         """Go on where an earlier run stopped; only what was being learned is lost."""
-        self.table = table
+        self.table, self.stable = table, table is not None
         self.queues = max(1, queues)
         self.waited, self.rows, self.delay = order.waited * self.queues, order.rows * self.queues, order.delay
 
@@ -101,6 +103,10 @@ class CostControl:
         """
         for partition, tally in tallies.items():
             self._take_in(partition, tally)
+        if not self.stable and self.operator.sketch.seen:
+            # The paper sheds nothing before the first stable matrices, and assumes that it need not. A job may start
+            # with a backlog; its first batch tells the mean cost, if not yet the differences.
+            self._use(self.operator.sketch)
         delays = [tally.delay for tally in tallies.values() if tally.delay is not None]
         if delays:
             newest = sum(delays) / len(delays)
@@ -112,7 +118,8 @@ class CostControl:
     def _take_in(self, partition: int, tally: Tally) -> None:
         stable = self.operator.absorb(CostSketch(self.hashes, tally.frequencies, tally.durations))
         if stable is not None:
-            self.table = CostTable.of((self.table.number if self.table else 0) + 1, stable)
+            self.stable = True
+            self._use(stable)
         if not tally.checked:
             return
         if self.synchronised and tally.shed == tally.would_shed:
@@ -123,6 +130,9 @@ class CostControl:
             self.waited += tally.planned
             self.rows += tally.arrived - tally.would_shed
         self._free[partition] = tally.free
+
+    def _use(self, sketch: CostSketch) -> None:
+        self.table = CostTable.of((self.table.number if self.table else 0) + 1, sketch)
 
     def order(self, start: int, lease: float, version: int, mode: float, goal: Goal) -> Order:
         free: tuple[float, ...] = ()
