@@ -93,8 +93,8 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     file: HistoryFile[Order, OrderHistory] = HistoryFile(
         Store(spark, str(tmp_path)), "x", lambda data: OrderHistory.decode(cells, data)
     )
-    rows = spark.createDataFrame([(int(key),) for key in range(400)], "key LONG")
-    found = with_orders(rows, [F.col("key")], None, hashes, file.path)
+    rows = spark.range(400).select(F.col("id").alias("key"))
+    found = with_orders(rows, [F.col("key")], F.current_timestamp(), None, hashes, file.path)
     # Nothing known yet: no order, no cost.
     assert {(row[ORDER], row[COST]) for row in found.collect()} == {(None, None)}
     file.history = file.history.with_table(CostTable.of(7, sketch))

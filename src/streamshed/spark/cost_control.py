@@ -104,8 +104,8 @@ class CostControl:
         for partition, tally in tallies.items():
             self._take_in(partition, tally)
         if not self.stable and self.operator.sketch.seen:
-            # The paper sheds nothing before the first stable matrices, and assumes that it need not. A job may start
-            # with a backlog; its first batch tells the mean cost, if not yet the differences.
+            # The paper sheds nothing before the first stable matrices, and assumes that it need not. A job may
+            # start with a backlog; its first batch tells the mean cost, if not yet the differences.
             self._use(self.operator.sketch)
         delays = [tally.delay for tally in tallies.values() if tally.delay is not None]
         if delays:

@@ -22,7 +22,7 @@ from streamshed.sketch.hashing import PRIME, CarterWegman
 
 KEPT_ORDERS = 32
 KEPT_TABLES = 3
-DIGEST, COST, ORDER = (f"_streamshed_{name}" for name in ("digest", "cost", "order"))
+DIGEST, ARRIVED, COST, ORDER = (f"_streamshed_{name}" for name in ("digest", "arrived", "cost", "order"))
 OFF, DRY_RUN, ENFORCE = 0.0, 1.0, 2.0
 AVERAGE, MAXIMUM = 0.0, 1.0
 _FIELDS = ("start", "until", "version", "table", "mode", "kind", "target", "window", "delay", "waited", "rows")
@@ -155,9 +155,9 @@ class OrderHistory:
 
 
 def with_orders(
-    events: DataFrame, keys: list[Column], cost: Column | None, hashes: CarterWegman, path: str
+    events: DataFrame, keys: list[Column], arrived: Column, cost: Column | None, hashes: CarterWegman, path: str
 ) -> DataFrame:
-    """The stream with the digest of its key, the estimated cost, and the order in force on each row.
+    """The stream with the digest of its key, its arrival (µs), estimated cost, and the order in force on each row.
 
     The order stands behind the batch's own timestamp, in one array of numbers; it is null if there is none.
 
@@ -182,8 +182,11 @@ def with_orders(
     begun = F.filter(f"{_HISTORY}.orders", lambda order: F.get(order, F.lit(0)) <= now)
     stamped = F.transform(F.slice(begun, -1, 1), lambda order: F.concat(F.array(now.cast("double")), order))
     table = F.filter(f"{_HISTORY}.tables", lambda each: F.get(each, F.lit(0)) == F.get(ORDER, F.lit(4)))
-    base = [*columns, F.col(DIGEST)]
-    found = events.select(*columns, digest.alias(DIGEST), given.alias(COST), history.alias(_HISTORY))
+    micros = F.unix_micros(arrived.cast("timestamp"))
+    base = [*columns, F.col(DIGEST), F.col(ARRIVED)]
+    found = events.select(
+        *columns, digest.alias(DIGEST), micros.alias(ARRIVED), given.alias(COST), history.alias(_HISTORY)
+    )
     found = found.select(*base, COST, _HISTORY, F.try_element_at(stamped, F.lit(1)).alias(ORDER))
     if cost is not None:
         return found.select(*base, COST, ORDER)

@@ -20,7 +20,7 @@ from streamshed.errors import StreamshedError
 from streamshed.jit import compiled
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import CarterWegman, Digests
-from streamshed.spark.cost_orders import AVERAGE, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, Order
+from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, Order
 
 KEPT_ERRORS = 5
 PAYBACK = 100.0
@@ -109,7 +109,6 @@ class CostStage:
         function: Callable[[Any], Any],
         *,
         columns: Sequence[str],
-        arrived: str,
         schema: pa.Schema,
         hashes: CarterWegman,
         caution: float,
@@ -121,7 +120,6 @@ class CostStage:
     ) -> None:
         self.function = function
         self.columns = list(columns)
-        self.arrived = arrived
         self.schema = schema
         self.hashes = hashes
         self.caution = caution
@@ -224,8 +222,7 @@ class _Task:
 
     def _arrivals(self, batch: pa.RecordBatch) -> Seconds:
         """Seconds since the epoch; a row without an arrival time came with its batch."""
-        column = batch.column(batch.schema.get_field_index(self.stage.arrived))
-        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        micros = batch.column(batch.schema.get_field_index(ARRIVED))
         default = self.batch_time or self.epoch + time.perf_counter()
         return micros.fill_null(int(default * 1e6)).to_numpy(zero_copy_only=False) / 1e6
 

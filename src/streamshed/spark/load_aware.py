@@ -146,7 +146,6 @@ def load_aware(
     stage = CostStage(
         function,
         columns=events.columns,
-        arrived=arrived,
         schema=_arrow(output, spark),
         hashes=hashes,
         caution=1.0 if known is not None else 1.0 + epsilon,
@@ -156,7 +155,7 @@ def load_aware(
         synchronised=_synchronised,
         report=spark.sparkContext.accumulator({}, _Mail(serial)),
     )
-    incoming = with_orders(events.where(arrived_mark(serial)), keys, known, hashes, file.path)
+    incoming = with_orders(events.where(arrived_mark(serial)), keys, F.col(arrived), known, hashes, file.path)
     out = incoming.mapInArrow(stage, output).where(kept_mark(serial))
     out._streamshed_load = shedder  # type: ignore[attr-defined]
     _RECEIVERS[serial] = shedder
@@ -274,6 +273,7 @@ class LoadShedder:
         self._done: dict[str, int] = {}
         self._mail: Parcel = {}
         self._learned: dict[tuple[str, int], set[int]] = {}
+        self._renew_at = 0.0
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self.errors: deque[str] = deque(maxlen=20)
@@ -449,6 +449,8 @@ class LoadShedder:
                     for batch, tallies in list(self._mail.items()):
                         if len(tallies) >= self._rules.queues:
                             self._learn(batch, tallies)
+                    if self._queries and time.monotonic() >= self._renew_at:
+                        self._publish()
             except Exception as error:
                 log.warning("%s: what the tasks reported could not be used (%s)", self.name, error, exc_info=error)
                 self.fail_open(error)
@@ -466,7 +468,8 @@ class LoadShedder:
         self._publish()
 
     def _publish(self) -> None:
-        lease = max(30.0, 10.0 * self._goal.target)
+        lease = max(60.0, 30.0 * self._goal.target)
+        self._renew_at = time.monotonic() + lease / 2
         version = self._control.history.version + 1
         mode = _MODES[self._mode]
         self._control.put(
