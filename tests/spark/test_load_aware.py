@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 import streamshed as ss
@@ -94,16 +94,20 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
         Store(spark, str(tmp_path)), "x", lambda data: OrderHistory.decode(cells, data)
     )
     rows = spark.range(400).select(F.col("id").alias("key"))
-    found = with_orders(rows, [F.col("key")], F.current_timestamp(), None, hashes, file.path)
+
+    def found() -> list[Row]:
+        # Planned anew, as a stream is for each batch.
+        return with_orders(rows, [F.col("key")], F.current_timestamp(), None, hashes, file.path).collect()
+
     # Nothing known yet: no order, no cost.
-    assert {(row[ORDER], row[COST]) for row in found.collect()} == {(None, None)}
+    assert {(row[ORDER], row[COST]) for row in found()} == {(None, None)}
     file.history = file.history.with_table(CostTable.of(7, sketch))
     order = Order(0, 2**50, 1, 7, 2.0, 0.0, 2.0, 0.0, 0.25, 12.5, 6.0, (1.5, 2.5))
     file.put(lambda start: order, also=lambda history: None)
     late = Order(2**49, 2**50, 2, 7, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0)
     file.history = file.history.add(late)
     Path(file.path.removeprefix("file:")).write_bytes(file.history.encode())
-    by_key = {row["key"]: row for row in found.collect()}
+    by_key = {row["key"]: row for row in found()}
     every = np.arange(400)
     for key, digest, expected in zip(every, digests(every), sketch.estimate_many(digests(every)), strict=True):
         assert by_key[key][DIGEST] == digest
@@ -113,7 +117,7 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     assert OrderHistory.decode(cells, file.history.encode()) == file.history
     # A broken file is no order.
     Path(file.path.removeprefix("file:")).write_bytes(b"{")
-    assert {row[ORDER] for row in found.collect()} == {None}
+    assert {row[ORDER] for row in found()} == {None}
 
 
 def test_rows_for_which_there_is_no_time_are_shed(events: DataFrame, tmp_path: Path) -> None:

@@ -24,13 +24,13 @@ LOAD = 1.3
 TARGET = 2.0
 LATENCY = f"avg {TARGET:g} seconds over 1000 rows"
 BATCH_SECONDS = 2.0  # what batches come to under this target
-BATCHES = 4
-WARM_UP, CALM, AFTER = 15.0, 40.0, 40.0
+BATCHES = 3
+WARM_UP, CALM, AFTER = 15.0, 35.0, 30.0
 SETTLED = 10.0
 """Seconds after a change of load from which latencies count."""
 
 
-def run(say: Say, pairs: int = 9) -> dict[str, Any]:
+def run(say: Say, pairs: int = 7) -> dict[str, Any]:
     spark = las_spark.session("bench las-spark")
     say("calibrating")
     busy = las_spark.calibrated(spark)

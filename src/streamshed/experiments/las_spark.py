@@ -106,7 +106,7 @@ class _Reader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"row": 0, "origin": 0.0}
 
-    def latestOffset(  # type: ignore[override]  # noqa: N802
+    def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: object = None
     ) -> dict[str, Any]:
         start = start or self.initialOffset()

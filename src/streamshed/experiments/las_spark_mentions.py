@@ -30,8 +30,8 @@ CLASS_SHARES = (0.181, 0.279, 0.540)
 MEAN_MS, CHEAP_SHARE = 9.7, 0.36
 TARGET = "avg 2 seconds"
 WARM_UP = 15.0
-SECONDS = 60.0
-WIDTH = 4.0
+SECONDS = 40.0
+WIDTH = 2.0
 """Seconds gathered into one point."""
 
 
