@@ -16,7 +16,7 @@ TARGET = 2.0
 
 
 def queue(free: float = 0.0, waited: float = 0.0, rows: float = 0.0) -> np.ndarray:
-    return np.array([free, waited, rows])
+    return np.array([free, waited, rows, 0.0])
 
 
 def by_hand(arrivals: list[float], costs: list[float], kind: float, target: float) -> list[bool]:
@@ -48,6 +48,7 @@ def test_where_waits_are_as_foreseen_it_is_the_papers_check(
     admitted = admit(arrivals, each, state, kind, TARGET, 0.0)
     assert admitted.tolist() == by_hand(arrivals.tolist(), each.tolist(), kind, TARGET)
     assert state[2] == admitted.sum()
+    assert state[3] == state[1]
 
 
 @given(

@@ -74,7 +74,7 @@ def admit(
 ) -> NDArray[np.bool_]:
     """Go through rows in their order, as the queue will; say which may go in.
 
-    `queue` is (free_at, Q, ℓ) and moves on. For an average, a row may wait τ and what the rows before have saved
+    `queue` is (free_at, Q, ℓ, waits foreseen in this task) and moves on. For an average, a row may wait τ and what the rows before have saved
     (LAS: (Q + q̂)/(ℓ + 1) ≤ τ is q̂ ≤ τ − (Q − τℓ)). Where the waits were foreseen right, they never exceed τ on
     average. Where they were not, Q is in debt, and by the letter nothing would ever be let in again; here the debt
     is paid back by letting in only rows that wait less than τ, some hundred of them for each τ of debt.
@@ -92,6 +92,7 @@ def admit(
         if fits:
             free = max(free, arrivals[i]) + costs[i]
             waited += wait
+            queue[3] += wait
             rows += 1.0
             if window > 0.0 and rows > window:
                 # The window slides: a mean row leaves for each that comes.
@@ -154,7 +155,7 @@ class _Task:
         self.tally = tally
         self.sketch = CostSketch(stage.hashes, tally.frequencies, tally.durations)
         self.order: Order | None = None
-        self.queue: Seconds = np.zeros(3)
+        self.queue: Seconds = np.zeros(4)
         # One clock for starts and durations: durations must not jump when the wall clock is set.
         self.epoch = time.time() - time.perf_counter()
         self.batch_time = 0.0
@@ -177,9 +178,8 @@ class _Task:
         chosen = np.ones(len(digests), np.bool_)
         if self.order is not None and self.stage.check == "ahead" and len(costs) and not np.isnan(costs[0]):
             costs = costs * self.stage.caution
-            before = float(self.queue[1])
             chosen = admit(arrivals, costs, self.queue, self.order.kind, self.order.target, self.order.window)
-            tally.planned += float(self.queue[1]) - before
+            tally.planned = float(self.queue[3])
             tally.free = float(self.queue[0])
             self._judged(int((~chosen).sum()))
             if self.order.mode == DRY_RUN:
@@ -218,7 +218,7 @@ class _Task:
         if not self.stage.synchronised:
             partition = TaskContext.get().partitionId()  # type: ignore[union-attr]
             begin = order.free[partition] if partition < len(order.free) else 0.0
-        self.queue[:] = begin, order.waited, order.rows
+        self.queue[:] = begin, order.waited, order.rows, 0.0
 
     def _arrivals(self, batch: pa.RecordBatch) -> Seconds:
         """Seconds since the epoch; a row without an arrival time came with its batch."""
