@@ -74,10 +74,10 @@ def admit(
 ) -> NDArray[np.bool_]:
     """Go through rows in their order, as the queue will; say which may go in.
 
-    `queue` is (free_at, Q, ℓ, waits foreseen in this task) and moves on. For an average, a row may wait τ and what the rows before have saved
-    (LAS: (Q + q̂)/(ℓ + 1) ≤ τ is q̂ ≤ τ − (Q − τℓ)). Where the waits were foreseen right, they never exceed τ on
-    average. Where they were not, Q is in debt, and by the letter nothing would ever be let in again; here the debt
-    is paid back by letting in only rows that wait less than τ, some hundred of them for each τ of debt.
+    `queue` is (free_at, Q, ℓ, waits foreseen in this task) and moves on. For an average, a row may wait τ and what
+    the rows before have saved (LAS: (Q + q̂)/(ℓ + 1) ≤ τ is q̂ ≤ τ − (Q − τℓ)). Where waits are foreseen right, they
+    never exceed τ on average. Where they were not, Q is in debt, and by the letter nothing would ever be let in
+    again; here the debt is paid back by letting in only rows that wait less than τ, within some hundred of them.
     """
     admitted = np.empty(len(arrivals), np.bool_)
     free, waited, rows = queue[0], queue[1], queue[2]
