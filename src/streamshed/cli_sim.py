@@ -115,19 +115,18 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f} s"
 
 
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _table(outcome: registry.Outcome) -> Table:
-    if not isinstance(outcome.rows[0], registry.Row):
-        names = [field.name for field in fields(outcome.rows[0])]
-        table = Table(*names, box=None)
-        for row in outcome.rows:
-            table.add_row(*(_cell(getattr(row, name)) for name in names))
-        return table
-    table = Table("x", "series", "algorithm", "mean", "least", "most", box=None)
+    """A line for each row; the columns are whatever fields the experiment's rows have."""
+    names = [field.name for field in fields(outcome.rows[0])]
+    table = Table(*(name.replace("_", " ") for name in names), box=None)
     for row in outcome.rows:
-        cells = (f"{value:.2f}" for value in (row.loss_mean, row.loss_min, row.loss_max))
-        table.add_row(f"{row.x:.4g}", row.series, row.algorithm, *cells)
+        table.add_row(*(_cell(name, getattr(row, name)) for name in names))
     return table
+
+
+def _cell(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        return "-" if value is None else str(value)
+    return (
+        f"{value:.4g}" if name == "x" else f"{value:.2f}" if name.startswith(("loss", "queue")) else f"{value:.3f}"
+    )

@@ -13,3 +13,8 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function) -> Function:
     """Compile at first use. No fast-math and no threads: the same inputs give the same bits."""
     return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+
+
+def inlined(function: Function) -> Function:
+    """Compile into its callers: a call with many arrays would count references to each of them."""
+    return cast(Function, numba.njit(inline="always", error_model="numpy")(function))

@@ -61,7 +61,7 @@ def test_the_road_maps_advantage_with_sharing_grows_with_skew_and_fades_with_loa
     assert ratio[skewed, 22] > ratio[skewed, 300] > 0.9
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", [name for name in registry.names() if name.startswith("lsrm")])
 def test_every_experiment_can_be_found_drawn_and_written(name: str, tmp_path: Path) -> None:
     experiment = registry.find(name)
     assert experiment.name == name

@@ -16,10 +16,11 @@ BENCHES = {
     "las-spark": "the load-aware operator: its cost, its target at 1.3 times capacity, costs that double",
     "road-map": "building the road map for 50, 500 and 5,000 boxes, and looking up in it",
     "simulator": "rows per second of the 47-box network in virtual time, against SimPy",
+    "las": "decisions per second of load-aware shedding, against the same loop over datasketches' Count-Min",
 }
 
 # These need no Spark: they are about networks in virtual time.
-_VIRTUAL = {"road-map": "bench_road_map", "simulator": "bench_simulator"}
+_VIRTUAL = {"road-map": "bench_road_map", "simulator": "bench_simulator", "las": "bench_las"}
 
 
 def bench(name: str) -> Callable[..., dict[str, Any]]:

@@ -17,6 +17,12 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
     "lsrm-random": ("#0072B2", "^", "-"),
     "lsrm-semantic": ("#009E73", "P", "-"),
     "optimal": ("#000000", "x", "-."),
+    "base-line": ("#999999", "o", ":"),
+    "straw-man": ("#E69F00", "s", "--"),
+    "las": ("#0072B2", "^", "-"),
+    "las (cold)": ("#56B4E9", "v", ":"),
+    "las-resync": ("#009E73", "D", "-"),
+    "full-knowledge": ("#000000", "x", "-."),
 }
 _SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 _MARKERS = "o^sDvPX"
@@ -138,14 +144,95 @@ def _canvas(title: str, x: str, y: str, note: str) -> tuple[Any, Any]:
 
 
 def _log_axis(axes: Any) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _save(figure: Any, path: Path) -> None:
     # No date and no version in the file: the same rows give the same bytes.
     figure.savefig(path, dpi=130, metadata={"Software": None})
+
+
+Spread = tuple[float, float, float]
+"""A mean, the least and the most."""
+
+
+def panels(
+    groups: Sequence[tuple[str, Sequence[Any]]],
+    path: Path,
+    *,
+    title: str,
+    note: str,
+    x: str,
+    columns: Sequence[tuple[str, Callable[[Any], Spread | None]]],
+    reference: Callable[[float], float] | None = None,
+    log_x: bool = False,
+    ticks: Callable[[float], str] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
+) -> None:
+    """Several quantities of the same rows beside each other, the first on a logarithmic axis.
+
+    `reference` gives the target of the first quantity at an x; `marks` are names for stretches that begin there.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.6 * len(columns), 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(f"{title}\n", x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.text(0.011, 0.925, note, fontsize=9, color="#555555")
+    places = sorted({row.x for _, group in groups for row in group})
+    for number, (label, pick) in enumerate(columns):
+        axes = figure.add_subplot(1, len(columns), number + 1)
+        for name, group in groups:
+            found = [(row.x, pick(row)) for row in sorted(group, key=lambda row: row.x)]
+            points = [(place, spread) for place, spread in found if spread is not None]
+            if not points:
+                continue
+            colour, marker, style = _STYLES[name]
+            mean = [spread[0] for _, spread in points]
+            # A mean of equal numbers may be off them by its last bit.
+            below = [max(0.0, spread[0] - spread[1]) for _, spread in points]
+            above = [max(0.0, spread[2] - spread[0]) for _, spread in points]
+            axes.errorbar(
+                [place for place, _ in points],
+                mean,
+                yerr=[below, above] if number == 0 else None,
+                color=colour,
+                marker=marker,
+                linestyle=style,
+                markersize=4,
+                elinewidth=0.7,
+                capsize=2,
+                label=name,
+            )
+        if number == 0:
+            _log_axis(axes)
+            if reference is not None:
+                targets = [reference(place) for place in places]
+                axes.plot(places, targets, color="#D55E00", linewidth=1.0, label="target τ", zorder=1)
+            handles, labels = axes.get_legend_handles_labels()
+            figure.legend(
+                handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9
+            )
+        if log_x:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        if ticks is not None:
+            axes.set_xticks(places, [ticks(place) for place in places], fontsize=8)
+        if marks:
+            axes.set_xticks([place for place, _ in marks], [f"{place:,.0f}" for place, _ in marks], fontsize=8)
+        for place, text in marks:
+            axes.axvline(place, color="#bbbbbb", linewidth=0.7, zorder=0)
+            axes.text(place, 1.0, f" {text}", transform=axes.get_xaxis_transform(), va="bottom", fontsize=8)
+        axes.set_xlabel(x)
+        axes.set_ylabel(label)
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    _save(figure, path)

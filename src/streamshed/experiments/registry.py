@@ -19,6 +19,12 @@ _MODULES = {
     "lsrm-value-utility": "streamshed.experiments.lsrm_value_utility",
     "lsrm-skew": "streamshed.experiments.lsrm_skew",
     "lsrm-sharing": "streamshed.experiments.lsrm_sharing",
+    "las-throughput": "streamshed.experiments.las_throughput",
+    "las-threshold": "streamshed.experiments.las_threshold",
+    "las-wmax": "streamshed.experiments.las_wmax",
+    "las-distribution": "streamshed.experiments.las_distribution",
+    "las-precision": "streamshed.experiments.las_precision",
+    "las-timeline": "streamshed.experiments.las_timeline",
     "las-spark-timeline": "streamshed.experiments.las_spark_timeline",
     "las-spark-mentions": "streamshed.experiments.las_spark_mentions",
 }
@@ -26,7 +32,7 @@ _MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One point of a figure, over all runs.
+    """One point of a figure of losses, over all runs; other experiments have rows of their own.
 
     An algorithm named `a/b` stands for the loss of `a` over that of `b`, run by run.
     """
@@ -50,7 +56,7 @@ class Experiment:
     runs: int
     """How many seeds it takes unless told."""
     measure: Callable[[int, int, Progress], Sequence[Any]]
-    """(runs, seed, progress) ─► rows, dataclasses of one kind"""
+    """(runs, seed, progress) ─► rows, dataclasses that all have the same fields"""
     draw: Callable[[Sequence[Any], Path], None]
     """Make the picture from the rows alone."""
 

@@ -8,6 +8,11 @@ N. Rivetti, E. Anceaume, Y. Busnel, L. Querzoni, B. Sericola, Load-Aware Sheddin
 
     Shedder    NOP ─(F, W)─► SEND ─(next row let in: ask)─► RUN ─(F, W)─► SEND                  Figure 3
 
+One thing is not in the paper. When matrices come faster than a row passes the queue, a second question leaves
+before the first is answered; both answers then hold the same skew, and adding both corrects it twice (after a jump
+of the costs the shedder then drops everything for as long as the queue was). So a question leaves out what earlier
+answers have corrected, and its answer takes their place. With one question at a time this is the listing.
+
 Times are nanoseconds on one clock. Where the paper has Ĉ and C, sums of execution times, this has moments: when
 the shedder thinks a row will be done, and when it was (`queue_model` says why). While there is work, the two
 differ by a constant.
@@ -43,7 +48,7 @@ class Matrices:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Operator ─► shedder: how much later than thought the row was done that carried the question."""
+    """Operator ─► shedder: how much later the row was done that carried the question than the question said."""
 
     nanoseconds: float
 
@@ -68,7 +73,7 @@ class Verdict:
 
     shed: bool
     ask: float | None = None
-    """To be sent along with the row: when the shedder thinks it will be done."""
+    """To be sent along with the row: when it would be done by the estimates alone, uncorrected."""
 
 
 class Operator:
@@ -123,7 +128,9 @@ class Operator:
 class LoadAware:
     """Drops the rows that would break the target (Listing III.2).
 
-    `epsilon` is the sketch's, which also sets the caution: each estimate counts 1 + ε times.
+    `epsilon` is the sketch's, which also sets the caution: each estimate counts 1 + ε times. `resync`, which the
+    paper does not have, asks again after so many rows let in, not only after new matrices: the picture of the
+    queue is then right to within what went wrong since, also while costs change faster than they are learned.
 
     >>> from streamshed.policies.queue_check import Absolute
     >>> shedder = LoadAware(Absolute(150.0), epsilon=0.05)
@@ -136,18 +143,24 @@ class LoadAware:
     [Verdict(shed=False, ask=105.0), Verdict(shed=False, ask=None), Verdict(shed=True, ask=None)]
     """
 
-    def __init__(self, check: Check, epsilon: float = EPSILON) -> None:
+    def __init__(self, check: Check, epsilon: float = EPSILON, resync: int | None = None) -> None:
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
             raise InvalidArgument("epsilon must be above 0 and below 1", got=epsilon)
+        if resync is not None and (isinstance(resync, bool) or not isinstance(resync, int) or resync < 1):
+            raise InvalidArgument("resync must be a whole number of rows, at least 1, or None", got=resync)
         self.state = ShedderState.NOP
         self.check = check
         self.epsilon = epsilon
         self.queue = QueueModel()
         self.sketch: CostSketch | None = None
+        self.resync = resync
+        self.correction = 0.0
+        self._since_asked = 0
 
     def receive(self, message: Message) -> None:
         if isinstance(message, Delta):
-            self.queue.shift(message.nanoseconds)
+            self.queue.shift(message.nanoseconds - self.correction)
+            self.correction = message.nanoseconds
         else:
             self.sketch = message.sketch
             self.state = ShedderState.SEND
@@ -158,9 +171,11 @@ class LoadAware:
         if not self.check.admits(self.queue.wait(now)):
             return Verdict(shed=True)
         self.queue.push(now, self.sketch.estimate(key) * (1 + self.epsilon))
-        if self.state is ShedderState.SEND:
+        self._since_asked += 1
+        if self.state is ShedderState.SEND or self._since_asked == self.resync:
             self.state = ShedderState.RUN
-            return Verdict(shed=False, ask=self.queue.free_at)
+            self._since_asked = 0
+            return Verdict(shed=False, ask=self.queue.free_at - self.correction)
         return Verdict(shed=False)
 
 

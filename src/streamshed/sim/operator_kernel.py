@@ -11,21 +11,22 @@ from typing import NamedTuple
 import numpy as np
 
 from streamshed.errors import InvalidArgument
-from streamshed.jit import compiled
+from streamshed.jit import compiled, inlined
 from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.queue_check import Absolute, Average, Check, SlidingAverage
 from streamshed.sim.operator import DROPPED, Floats, Ints, Stream
 from streamshed.sketch.cost import estimate_one
 from streamshed.sketch.count_min import Size
-from streamshed.sketch.hashing import PRIME, CarterWegman
+from streamshed.sketch.hashing import CarterWegman, cell_of
 
 _AVERAGE, _ABSOLUTE, _SLIDING = range(3)
 _START, _STABILIZING = range(2)
 _NOP, _SEND, _RUN = range(3)
 
-_TOTAL, _FREE_AT, _SERVER_FREE_AT, _MEAN = range(4)
-"""Places in `_State.floats`: Q; the shedder's free_at; the operator's; the mean of the shedder's matrices."""
-_COUNT, _OPERATOR, _SHEDDER, _EXECUTED, _HEAD, _TAIL, _SYNCHRONISED = range(7)
+_TOTAL, _FREE_AT, _SERVER_FREE_AT, _MEAN, _CORRECTION = range(5)
+"""Places in `_State.floats`: Q; the shedder's free_at; the operator's; the mean of the shedder's
+matrices; what the last answer corrected."""
+_COUNT, _OPERATOR, _SHEDDER, _EXECUTED, _HEAD, _TAIL, _SYNCHRONISED, _SINCE_ASKED = range(8)
 """Places in `_State.ints`: ℓ; the two machines' states; m; the rows in the queue are HEAD … TAIL−1."""
 
 
@@ -66,6 +67,7 @@ class LasSettings:
     delta: float = DELTA
     window: int = WINDOW
     tolerance: float = TOLERANCE
+    resync: int | None = None
 
     def __post_init__(self) -> None:
         # ε = 1 doubles every estimate: senseless in use, but it is the end of the paper's Figure 8.
@@ -99,8 +101,8 @@ def run_las(
     room = len(stream) + (len(warm_up) if warm_up else 0)
     rule = _rule(check)
     state = _State(
-        np.array([0.0, -np.inf, 0.0, 0.0]),
-        np.zeros(7, np.int64),
+        np.array([0.0, -np.inf, 0.0, 0.0, 0.0]),
+        np.zeros(8, np.int64),
         np.zeros(rule.span),
         *(np.zeros(size, np.int64) for _ in range(2)),
         np.zeros(size),
@@ -116,6 +118,7 @@ def run_las(
         hashes.a,
         hashes.b,
         settings.epsilon,
+        settings.resync or 0,
         settings.window,
         settings.tolerance,
         (first.keys, first.costs, first.arrivals),
@@ -151,7 +154,7 @@ def _rule(check: Check) -> _Rule:
     raise InvalidArgument("the simulator knows Average, Absolute and SlidingAverage, unused", got=check)
 
 
-@compiled
+@inlined
 def _admits(rule: _Rule, floats: Floats, ints: Ints, recent: Floats, wait: float) -> bool:
     """`Check.admits`; `recent` is a ring, with the oldest at ℓ modulo its length."""
     if rule.kind == _ABSOLUTE:
@@ -172,7 +175,7 @@ def _admits(rule: _Rule, floats: Floats, ints: Ints, recent: Floats, wait: float
     return True
 
 
-@compiled
+@inlined
 def _catch_up(s: _State, a: Ints, b: Ints, window: int, tolerance: float, now: float) -> None:
     """`LearningOperator.catch_up` and `Operator.finished`."""
     rows, columns = s.frequencies.shape
@@ -181,7 +184,9 @@ def _catch_up(s: _State, a: Ints, b: Ints, window: int, tolerance: float, now: f
         s.ints[_HEAD] += 1
         s.ints[_EXECUTED] += 1
         if not np.isnan(s.ask[row]):
-            s.floats[_FREE_AT] += s.done[row] - s.ask[row]
+            delta = s.done[row] - s.ask[row]
+            s.floats[_FREE_AT] += delta - s.floats[_CORRECTION]
+            s.floats[_CORRECTION] = delta
             s.ints[_SYNCHRONISED] = 1
         if s.ints[_EXECUTED] % window == 0:
             if s.ints[_OPERATOR] == _STABILIZING and _error(s) <= tolerance:
@@ -198,7 +203,7 @@ def _catch_up(s: _State, a: Ints, b: Ints, window: int, tolerance: float, now: f
                         s.snapshot[i, j] = s.durations[i, j] / max(s.frequencies[i, j], 1)
                 s.ints[_OPERATOR] = _STABILIZING
         for i in range(rows):
-            cell = (a[i] * s.key[row] + b[i]) % PRIME % columns
+            cell = cell_of(a[i], b[i], s.key[row], columns)
             s.frequencies[i, cell] += 1
             s.durations[i, cell] += s.cost[row]
 
@@ -217,8 +222,10 @@ def _error(s: _State) -> float:
     return 0.0 if moved == 0 else np.inf
 
 
-@compiled
-def _arrives(s: _State, rule: _Rule, a: Ints, b: Ints, epsilon: float, key: int, cost: int, now: float) -> float:
+@inlined
+def _arrives(
+    s: _State, rule: _Rule, a: Ints, b: Ints, epsilon: float, resync: int, key: int, cost: int, now: float
+) -> float:
     """`LoadAware.decide`, and the queue if the row is let in."""
     ask = np.nan
     if s.ints[_SHEDDER] != _NOP:
@@ -226,9 +233,11 @@ def _arrives(s: _State, rule: _Rule, a: Ints, b: Ints, epsilon: float, key: int,
             return DROPPED
         estimate = estimate_one(s.known_frequencies, s.known_durations, a, b, key, s.floats[_MEAN])
         s.floats[_FREE_AT] = max(s.floats[_FREE_AT], now) + estimate * (1 + epsilon)
-        if s.ints[_SHEDDER] == _SEND:
+        s.ints[_SINCE_ASKED] += 1
+        if s.ints[_SHEDDER] == _SEND or s.ints[_SINCE_ASKED] == resync:
             s.ints[_SHEDDER] = _RUN
-            ask = s.floats[_FREE_AT]
+            s.ints[_SINCE_ASKED] = 0
+            ask = s.floats[_FREE_AT] - s.floats[_CORRECTION]
     start = max(now, s.floats[_SERVER_FREE_AT])
     s.floats[_SERVER_FREE_AT] = start + cost
     tail = s.ints[_TAIL]
@@ -244,6 +253,7 @@ def _las(
     a: Ints,
     b: Ints,
     epsilon: float,
+    resync: int,
     window: int,
     tolerance: float,
     warm_up: tuple[Ints, Ints, Floats],
@@ -256,7 +266,7 @@ def _las(
         _catch_up(s, a, b, window, tolerance, origin)
         if s.ints[_SYNCHRONISED]:
             break
-        _arrives(s, rule, a, b, epsilon, warm_up[0][i], warm_up[1][i], origin)
+        _arrives(s, rule, a, b, epsilon, resync, warm_up[0][i], warm_up[1][i], origin)
     warm = s.ints[_SYNCHRONISED] == 1
     if len(warm_up[0]):
         origin = max(origin, s.floats[_SERVER_FREE_AT])
@@ -267,7 +277,7 @@ def _las(
     for i in range(len(stream[0])):
         now = origin + stream[2][i]
         _catch_up(s, a, b, window, tolerance, now)
-        waits[i] = _arrives(s, rule, a, b, epsilon, stream[0][i], stream[1][i], now)
+        waits[i] = _arrives(s, rule, a, b, epsilon, resync, stream[0][i], stream[1][i], now)
     return warm
 
 

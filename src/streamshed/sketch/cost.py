@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamshed.errors import InvalidArgument
-from streamshed.jit import compiled
+from streamshed.jit import compiled, inlined
 from streamshed.sketch.count_min import CountMin, Matrix, Size, add_each, check_mergeable, check_weights
-from streamshed.sketch.hashing import PRIME, CarterWegman, Digests, check_digests
+from streamshed.sketch.hashing import CarterWegman, Digests, cell_of, check_digests
 
 Nanoseconds = NDArray[np.float64]
 
@@ -126,7 +126,7 @@ def estimate_each(
     return found
 
 
-@compiled
+@inlined
 def estimate_one(
     frequencies: Matrix,
     durations: Matrix,
@@ -138,7 +138,7 @@ def estimate_one(
     rows, columns = frequencies.shape
     least, took = np.int64(-1), np.int64(0)
     for i in range(rows):
-        cell = (a[i] * key + b[i]) % PRIME % columns
+        cell = cell_of(a[i], b[i], key, columns)
         if least < 0 or frequencies[i, cell] < least:
             least, took = frequencies[i, cell], durations[i, cell]
     return float(took / least) if least > 0 else mean

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamshed.errors import InvalidArgument
 from streamshed.jit import compiled
-from streamshed.sketch.hashing import PRIME, CarterWegman, Digests, check_digests
+from streamshed.sketch.hashing import CarterWegman, Digests, cell_of, check_digests
 
 Matrix = NDArray[np.int64]
 
@@ -164,4 +164,4 @@ def add_each(counts: Matrix, a: NDArray[np.int64], b: NDArray[np.int64], keys: D
     rows, columns = counts.shape
     for n in range(len(keys)):
         for i in range(rows):
-            counts[i, (a[i] * keys[n] + b[i]) % PRIME % columns] += weights[n]
+            counts[i, cell_of(a[i], b[i], keys[n], columns)] += weights[n]

@@ -175,6 +175,17 @@ def check_digests(keys: Digests) -> None:
         )
 
 
+@compiled
+def cell_of(a: int, b: int, key: int, columns: int) -> int:
+    """((a·key + b) mod p) mod c; no division by p, as 2³¹ ≡ 1: the upper bits are added to the lower ones."""
+    value = a * key + b
+    value = (value & PRIME) + (value >> 31)
+    value = (value & PRIME) + (value >> 31)
+    if value >= PRIME:
+        value -= PRIME
+    return np.int64(np.uint32(value) % np.uint32(columns))  # type: ignore[return-value]
+
+
 def _bytes_of(value: object) -> bytes | None:
     """What Spark feeds to the hash for a value; None for a null."""
     if value is None:

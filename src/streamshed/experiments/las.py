@@ -1,0 +1,192 @@
+"""What the Load-Aware Shedding experiments share: points, runs, rows and their picture (LAS V-A).
+
+A point is run on 100 associations of keys and costs, each with as many seeds as the number of runs allows: run k
+has association k mod 100. All algorithms of a run see the same rows. LAS starts warm (after a warm-up that is not
+measured, long enough for the first matrices and a synchronisation) and cold; the others have nothing to learn, so
+their two starts are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamshed.errors import StreamshedError
+from streamshed.experiments import chart
+from streamshed.experiments.registry import Progress
+from streamshed.policies.queue_check import Average
+from streamshed.sim.operator import Floats, Stream
+from streamshed.sim.operator_kernel import LasSettings, run_known, run_las, run_random
+from streamshed.sim.operator_streams import MILLISECOND, Association, Shape, stream, warm_up
+from streamshed.sketch.hashing import CarterWegman
+
+ALGORITHMS = ("las", "straw-man", "base-line", "full-knowledge")
+STARTS = ("warm", "cold")
+ASSOCIATIONS = 100
+RUNS = 500
+THRESHOLD_MS = 6.4
+_WARM_UP_ROWS = (1 << 15, 1 << 17, 1 << 19)
+"""Tried in this order until LAS is warm; the first nearly always does."""
+
+Key = tuple[str, str]
+"""Algorithm and start."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One point of one algorithm, over all runs: mean queuing latencies in milliseconds, shares of rows."""
+
+    x: float
+    algorithm: str
+    start: str
+    queue_ms_mean: float | None
+    queue_ms_min: float | None
+    queue_ms_max: float | None
+    """None where no run kept a row."""
+    dropped_mean: float
+    shedding_ratio: float | None
+    """λ: dropped beyond what Base Line drops, as a share of that; none where Base Line drops nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One x of a figure."""
+
+    x: float
+    shape: Shape = field(default_factory=Shape)
+    settings: LasSettings = field(default_factory=LasSettings)
+    threshold_ms: float = THRESHOLD_MS
+
+
+def measure(points: Sequence[Point], runs: int, seed: int, progress: Progress) -> list[QueueRow]:
+    """All algorithms at each point; runs of the same number share their random numbers at all points."""
+    rows: list[QueueRow] = []
+    for number, point in enumerate(points):
+        waits: dict[Key, list[float]] = {}
+        dropped: dict[Key, list[float]] = {}
+        for run in range(runs):
+            progress(number * runs + run, len(points) * runs, f"x = {point.x:g}, run {run + 1}")
+            for key, found in one_run(point, seed, run).items():
+                kept = found >= 0
+                waits.setdefault(key, []).append(float(found[kept].mean()) / MILLISECOND)
+                dropped.setdefault(key, []).append(1 - float(kept.mean()))
+        rows += [_row(point.x, key, waits[key], dropped[key], dropped["base-line", key[1]]) for key in waits]
+    progress(len(points) * runs, len(points) * runs, "done")
+    return rows
+
+
+def one_run(point: Point, seed: int, run: int) -> Mapping[Key, Floats]:
+    """The waits of every row under every algorithm and start."""
+    association = Association.draw(point.shape, seeded(seed, 0, run % ASSOCIATIONS))
+    rng = np.random.default_rng(seeded(seed, 1, run))
+    rows = stream(point.shape, association, rng)
+    coins = rng.random(len(rows)) < point.shape.under_provisioning
+    threshold = point.threshold_ms * MILLISECOND
+    warm, cold = las_both(rows, threshold, point.settings, point.shape, association, seeded(seed, 2, run))
+    others = {
+        "straw-man": run_known(rows, Average(threshold), np.full(len(rows), rows.costs.mean())),
+        "base-line": run_random(rows, coins),
+        "full-knowledge": run_known(rows, Average(threshold), rows.costs.astype(np.float64)),
+    }
+    found = {("las", "warm"): warm, ("las", "cold"): cold}
+    return found | {(name, start): waits for name, waits in others.items() for start in STARTS}
+
+
+def las_both(
+    rows: Stream,
+    threshold: float,
+    settings: LasSettings,
+    shape: Shape,
+    association: Association,
+    seed: NDArray[np.uint32],
+) -> tuple[Floats, Floats]:
+    """LAS after a warm-up, and without one, with the same hashes."""
+    rng = np.random.default_rng(seed)
+    hashes = CarterWegman.draw(settings.size.rows, settings.size.columns, rng)
+    cold = run_las(rows, Average(threshold), hashes, settings).waits
+    for count in _WARM_UP_ROWS:
+        first = warm_up(shape, association, rng, count)
+        learned = run_las(rows, Average(threshold), hashes, settings, first)
+        if learned.warm:
+            return learned.waits, cold
+    raise StreamshedError(
+        "the matrices never became stable",
+        got=f"{_WARM_UP_ROWS[-1]} rows of warm-up, {settings}",
+        hint="a larger tolerance or window",
+    )
+
+
+def seeded(seed: int, purpose: int, number: int) -> NDArray[np.uint32]:
+    """Seeds of different purposes and runs never meet."""
+    return np.random.SeedSequence([seed, purpose, number]).generate_state(4)
+
+
+def _row(x: float, key: Key, waits: Sequence[float], dropped: Sequence[float], base: Sequence[float]) -> QueueRow:
+    ratio = float(np.mean([(d - b) / b for d, b in zip(dropped, base, strict=True)])) if min(base) > 0 else None
+    return QueueRow(x, *key, float(np.mean(waits)), min(waits), max(waits), float(np.mean(dropped)), ratio)
+
+
+def name_of(row: QueueRow) -> str | None:
+    """How a row is called in a picture; nothing for rows that would be drawn twice."""
+    if row.start == "warm":
+        return row.algorithm
+    return "las (cold)" if row.algorithm == "las" else None
+
+
+def draw(
+    rows: Sequence[QueueRow],
+    path: Path,
+    *,
+    title: str,
+    x: str,
+    note: str = "",
+    targets: Callable[[float], float] | None = None,
+    log_x: bool = False,
+    ticks: Callable[[float], str] | None = None,
+) -> None:
+    """Three panels: queuing latency with whiskers to the least and most run, dropped ratio, shedding ratio."""
+    chart.panels(
+        named(rows),
+        path,
+        title=title,
+        note=note or "mean of all runs; whiskers from the least run to the most",
+        x=x,
+        columns=COLUMNS,
+        reference=targets,
+        log_x=log_x,
+        ticks=ticks,
+    )
+
+
+def named(rows: Sequence[QueueRow]) -> list[tuple[str, list[QueueRow]]]:
+    """The lines of a picture, in the order of the legend."""
+    order = ("base-line", "straw-man", "las (cold)", "las", "las-resync", "full-knowledge")
+    groups = ((name, [row for row in rows if name_of(row) == name]) for name in order)
+    return [(name, group) for name, group in groups if group]
+
+
+def _waits(row: QueueRow) -> chart.Spread | None:
+    if row.queue_ms_mean is None or row.queue_ms_min is None or row.queue_ms_max is None:
+        return None
+    return row.queue_ms_mean, row.queue_ms_min, row.queue_ms_max
+
+
+def _dropped(row: QueueRow) -> chart.Spread:
+    return row.dropped_mean, row.dropped_mean, row.dropped_mean
+
+
+def _ratio(row: QueueRow) -> chart.Spread | None:
+    ratio = row.shedding_ratio
+    return None if ratio is None else (ratio, ratio, ratio)
+
+
+COLUMNS: Sequence[tuple[str, Callable[[Any], chart.Spread | None]]] = (
+    ("queuing latency (ms)", _waits),
+    ("dropped ratio α", _dropped),
+    ("shedding ratio λ, to Base Line", _ratio),
+)
