@@ -24,13 +24,14 @@ LOAD = 1.3
 TARGET = 2.0
 LATENCY = f"avg {TARGET:g} seconds over 1000 rows"
 BATCH_SECONDS = 2.0  # what batches come to under this target
-BATCHES = 3
+BATCHES = 5
+SET_UP = 2  # the first batches of a query compile, and start workers that load what they need
 WARM_UP, CALM, AFTER = 15.0, 35.0, 30.0
 SETTLED = 10.0
 """Seconds after a change of load from which latencies count."""
 
 
-def run(say: Say, pairs: int = 7) -> dict[str, Any]:
+def run(say: Say, pairs: int = 5) -> dict[str, Any]:
     spark = las_spark.session("bench las-spark")
     say("calibrating")
     busy = las_spark.calibrated(spark)
@@ -67,7 +68,7 @@ def steady_then_doubled(able: float) -> Recording:
 def overhead(spark: SparkSession, busy: Busy, able: float, pairs: int, say: Say) -> list[float]:
     """Time with the operator over time without it, pair by pair; nothing is shed."""
     per_batch = int(able * BATCH_SECONDS)
-    path = recording(1000.0, per_batch * (BATCHES + 1) / 1000.0 + 0.01, seed=5).save()
+    path = recording(1000.0, per_batch * (SET_UP + BATCHES) / 1000.0 + 0.01, seed=5).save()
 
     def with_operator(events: DataFrame) -> DataFrame:
         return las_spark.operator(events, busy, "las", "avg 10 hours", MEAN_MS)
@@ -80,8 +81,7 @@ def overhead(spark: SparkSession, busy: Busy, able: float, pairs: int, say: Say)
         for pair in range(-1, pairs):  # the first pair warms up
             took = {}
             for make in (without, with_operator) if pair % 2 else (with_operator, without):
-                # The first batch of a query sets it up.
-                took[make] = sum(las_spark.drain(spark, path, per_batch, make)[1 : BATCHES + 1])
+                took[make] = sum(las_spark.drain(spark, path, per_batch, make)[SET_UP : SET_UP + BATCHES])
             if pair >= 0:
                 ratios.append(took[with_operator] / took[without])
                 say(f"pair {pair + 1} of {pairs}: {ratios[-1]:.3f}")
