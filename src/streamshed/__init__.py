@@ -10,6 +10,7 @@ from streamshed.errors import EnvironmentProblem, InvalidArgument, StreamshedErr
 from streamshed.records import Drop, Mode, Overload, Plan, QualityReport, Sample
 
 if TYPE_CHECKING:
+    from streamshed.spark.load_aware import load_aware, load_shedder
     from streamshed.spark.shed import Shedder, shed, shedder
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Sample",
     "Shedder",
     "StreamshedError",
+    "load_aware",
+    "load_shedder",
     "shed",
     "shedder",
 ]
@@ -34,4 +37,8 @@ def __getattr__(name: str) -> Any:
         from streamshed.spark import shed as module
 
         return getattr(module, name)
+    if name in ("load_aware", "load_shedder"):
+        from streamshed.spark import load_aware as operator
+
+        return getattr(operator, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ BENCHES = {
     "latency": "three times what the job can process: latency and goodput, against plain and capped Spark",
     "burst": "ten times the load for ten seconds: how fast the job is back",
     "drain": "what a dropped row still costs, against a kept one",
+    "las-spark": "the load-aware operator: its cost, its target at 1.3 times capacity, costs that double",
     "road-map": "building the road map for 50, 500 and 5,000 boxes, and looking up in it",
     "simulator": "rows per second of the 47-box network in virtual time, against SimPy",
     "las": "decisions per second of load-aware shedding, against the same loop over datasketches' Count-Min",
@@ -32,5 +33,5 @@ def bench(name: str) -> Callable[..., dict[str, Any]]:
     if name in _VIRTUAL:
         run = import_module(f"streamshed.experiments.{_VIRTUAL[name]}").run
         return lambda say: run(lambda done, total, what: say(f"{what} ({done} of {total})")) | {"bench": name}
-    run = import_module(f"streamshed.bench.{name}").run
+    run = import_module(f"streamshed.bench.{name.replace('-', '_')}").run
     return run

@@ -25,6 +25,8 @@ _MODULES = {
     "las-distribution": "streamshed.experiments.las_distribution",
     "las-precision": "streamshed.experiments.las_precision",
     "las-timeline": "streamshed.experiments.las_timeline",
+    "las-spark-timeline": "streamshed.experiments.las_spark_timeline",
+    "las-spark-mentions": "streamshed.experiments.las_spark_mentions",
 }
 
 

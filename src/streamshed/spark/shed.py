@@ -471,7 +471,7 @@ def _remove_quietly(store: Store) -> None:
         store.delete()
 
 
-def _check_stream(events: object) -> None:
+def _check_stream(events: object, caller: str = "shed") -> None:
     if type(events).__module__.startswith("pyspark.sql.connect"):
         raise InvalidArgument(
             "Spark Connect is not supported: row counts come from the plans of a session in this process",
@@ -480,13 +480,13 @@ def _check_stream(events: object) -> None:
         )
     if not isinstance(events, DataFrame):
         raise InvalidArgument(
-            "shed() takes a streaming DataFrame",
+            f"{caller}() takes a streaming DataFrame",
             got=type(events).__name__,
             hint="give it spark.readStream…load()",
         )
     if not events.isStreaming:
         raise InvalidArgument(
-            "shed() takes a streaming DataFrame, and this one is a batch",
+            f"{caller}() takes a streaming DataFrame, and this one is a batch",
             got=f"a batch DataFrame with columns {', '.join(events.columns)}",
             hint="read it with spark.readStream instead of spark.read",
         )

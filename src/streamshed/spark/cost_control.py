@@ -1,0 +1,154 @@
+"""The driver's side of the load-aware operator: from what the tasks report to the next order. No Spark in here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamshed.errors import InvalidArgument
+from streamshed.policies.load_aware import Operator, OperatorState
+from streamshed.policies.queue_check import NANOSECONDS, Absolute, SlidingAverage, parse
+from streamshed.sketch.cost import CostSketch
+from streamshed.sketch.hashing import CarterWegman
+from streamshed.spark.cost_orders import AVERAGE, MAXIMUM, CostTable, Order
+from streamshed.spark.cost_stage import Tally
+
+_NEW = 0.3
+"""Weight of the newest batch in the usual delay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a latency asks for, in the numbers of an order.
+
+    >>> Goal.parse("avg 2 seconds"), Goal.parse("max 500 ms"), Goal.parse("avg 2 s over 4000 rows").window
+    (Goal(kind=0.0, target=2.0, window=0), Goal(kind=1.0, target=0.5, window=0), 4000)
+    """
+
+    kind: float
+    target: float
+    """Seconds."""
+    window: int
+    """Rows; 0 means all."""
+
+    @staticmethod
+    def parse(latency: object) -> Goal:
+        if not isinstance(latency, str):
+            raise InvalidArgument(
+                "a latency says how waits are judged, and the limit",
+                got=repr(latency),
+                hint='write "avg 2 seconds", "max 2 seconds" or "avg 2 seconds over 4000 rows"',
+            )
+        words = latency.strip()
+        if words.lower().startswith("max "):
+            words = f"abs {words[4:]}"
+        check = parse(words)
+        kind = MAXIMUM if isinstance(check, Absolute) else AVERAGE
+        return Goal(kind, check.threshold / NANOSECONDS, check.span if isinstance(check, SlidingAverage) else 0)
+
+    def __str__(self) -> str:
+        over = f" over {self.window} rows" if self.window else ""
+        return f"{'avg' if self.kind == AVERAGE else 'max'} {self.target:g} seconds{over}"
+
+
+class BatchOperator(Operator):
+    """The operator's machine (LAS Figure 2), fed with whole sketches instead of rows.
+
+    N rows may end in the middle of a micro-batch; the machine then moves at the end of it.
+    """
+
+    def absorb(self, timed: CostSketch) -> CostSketch | None:
+        """Take in what was timed; the matrices to be sent to the shedder, if they are stable now."""
+        windows = self.executed // self.window
+        self.executed += timed.seen
+        self.sketch.merge(timed)
+        if self.executed // self.window == windows:
+            return None
+        if self.state is OperatorState.STABILIZING and self.error() <= self.tolerance:
+            stable = self.sketch.copy()
+            self.sketch.clear()
+            self.state = OperatorState.START
+            return stable
+        self._snapshot = self.sketch.ratios()
+        self.state = OperatorState.STABILIZING
+        return None
+
+
+class CostControl:
+    """Learns from finished tasks; makes orders."""
+
+    def __init__(self, hashes: CarterWegman, window: int, tolerance: float, *, synchronised: bool = True) -> None:
+        self.hashes = hashes
+        self.operator = BatchOperator(hashes, window, tolerance)
+        self.synchronised = synchronised
+        self.table: CostTable | None = None
+        self.stable = False
+        """Whether the table has been found stable; until one has, the newest that is known is used."""
+        self.waited = 0.0
+        self.rows = 0.0
+        self.delay = 0.0
+        self.queues = 1
+        self._free: dict[int, float] = {}
+
+    def resume(self, order: Order, table: CostTable | None, queues: int) -> None:
+        """Go on where an earlier run stopped; only what was being learned is lost."""
+        self.table, self.stable = table, table is not None
+        self.queues = max(1, queues)
+        self.waited, self.rows, self.delay = order.waited * self.queues, order.rows * self.queues, order.delay
+
+    def learn(self, tallies: dict[int, Tally], window: int) -> None:
+        """Tasks of one batch have ended: learn costs, and where the queues are now.
+
+        Δ, the difference between the queues as foreseen and as they are, is applied here once a micro-batch: the
+        next order goes by what the rows have really waited, and the next batch begins at its own, real, time.
+        """
+        for partition, tally in tallies.items():
+            self._take_in(partition, tally)
+        if not self.stable and self.operator.sketch.seen:
+            # The paper sheds nothing before the first stable matrices, and assumes that it need not. A job may
+            # start with a backlog; its first batch tells the mean cost, if not yet the differences.
+            self._use(self.operator.sketch)
+        delays = [tally.delay for tally in tallies.values() if tally.delay is not None]
+        if delays:
+            newest = sum(delays) / len(delays)
+            self.delay = newest if self.delay == 0.0 else (1 - _NEW) * self.delay + _NEW * newest
+        if window and self.rows > window:
+            self.waited *= window / self.rows
+            self.rows = float(window)
+
+    def _take_in(self, partition: int, tally: Tally) -> None:
+        stable = self.operator.absorb(CostSketch(self.hashes, tally.frequencies, tally.durations))
+        if stable is not None:
+            self.stable = True
+            self._use(stable)
+        if not tally.checked:
+            return
+        if self.synchronised and tally.shed == tally.would_shed:
+            self.waited += tally.waited
+            self.rows += tally.ran
+        else:
+            # Nothing is enforced, or the clock is not looked at: by what was foreseen.
+            self.waited += tally.planned
+            self.rows += tally.arrived - tally.would_shed
+        self._free[partition] = tally.free
+
+    def _use(self, sketch: CostSketch) -> None:
+        self.table = CostTable.of((self.table.number if self.table else 0) + 1, sketch)
+
+    def order(self, start: int, lease: float, version: int, mode: float, goal: Goal) -> Order:
+        free: tuple[float, ...] = ()
+        if not self.synchronised:
+            free = tuple(self._free.get(partition, 0.0) for partition in range(max(self._free, default=-1) + 1))
+        return Order(
+            start=start,
+            until=start + int(lease * 1000),
+            version=version,
+            table=self.table.number if self.table is not None else 0,
+            mode=mode,
+            kind=goal.kind,
+            target=goal.target,
+            window=goal.window / self.queues,
+            delay=self.delay,
+            waited=self.waited / self.queues,
+            rows=self.rows / self.queues,
+            free=free,
+        )

@@ -1,0 +1,213 @@
+"""What the load-aware operator is told, as data: orders and cost tables in a small file.
+
+As for a drop (`control`), a batch takes the last order whose span holds the batch's own timestamp, so a batch that
+runs again decides as it did before, and nothing to read means nothing to shed. An order says what to aim at, how
+far the queues are (Q, ℓ, the usual delay before the first row starts) and which cost table to look up. Tables are
+large and change seldom, so they stand beside the orders, once each.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streamshed.sketch.cost import CostSketch
+from streamshed.sketch.hashing import PRIME, CarterWegman
+
+KEPT_ORDERS = 32
+KEPT_TABLES = 3
+DIGEST, ARRIVED, COST, ORDER = (f"_streamshed_{name}" for name in ("digest", "arrived", "cost", "order"))
+OFF, DRY_RUN, ENFORCE = 0.0, 1.0, 2.0
+AVERAGE, MAXIMUM = 0.0, 1.0
+_FIELDS = ("start", "until", "version", "table", "mode", "kind", "target", "window", "delay", "waited", "rows")
+_HISTORY, _TABLE = "_streamshed_history", "_streamshed_table"
+_NUMBER = 13  # characters of a cell in the file, with its comma
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the stage is to do with batches of a span of time. Times of batches in ms, others in seconds."""
+
+    start: int
+    until: int
+    version: int
+    table: int
+    """Number of the cost table; 0 means that costs are not known yet (or come with the rows)."""
+    mode: float
+    kind: float
+    target: float
+    window: float
+    """Rows over which the average is taken, for each queue; 0 means all."""
+    delay: float
+    """From the batch's timestamp to the moment the first row starts, as it has been lately."""
+    waited: float
+    """Q: what the rows of one queue have waited in all, on average over the queues."""
+    rows: float
+    """ℓ: how many rows that were."""
+    free: tuple[float, ...] = ()
+    """Only for shedders that never look at the clock: when each queue will be empty, as they think."""
+
+    def as_row(self) -> list[float]:
+        return [*(round(float(getattr(self, name)), 6) for name in _FIELDS), *(round(t, 6) for t in self.free)]
+
+    @staticmethod
+    def from_row(row: list[float]) -> Order:
+        start, until, version, table, *others = row[: len(_FIELDS)]
+        mode, kind, target, window, delay, waited, rows = others
+        free = tuple(row[len(_FIELDS) :])
+        return Order(
+            int(start), int(until), int(version), int(table), mode, kind, target, window, delay, waited, rows, free
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostTable:
+    """F and W/F, cell by cell, as the shedder looks them up; seconds."""
+
+    number: int
+    frequencies: NDArray[np.int64]
+    costs: NDArray[np.float64]
+
+    @staticmethod
+    def of(number: int, sketch: CostSketch) -> CostTable:
+        costs = sketch.ratios()
+        # A cell that nothing has reached answers the mean (the sketch does the same).
+        costs[sketch.frequencies == 0] = sketch.mean
+        return CostTable(number, sketch.frequencies.ravel().copy(), np.round(costs.ravel() / 1e9, 9))
+
+    def as_row(self) -> list[float]:
+        return [self.number, *self.frequencies.tolist(), *self.costs.tolist()]
+
+    @staticmethod
+    def from_row(row: list[float]) -> CostTable:
+        half = (len(row) - 1) // 2
+        return CostTable(int(row[0]), np.array(row[1 : 1 + half]).astype(np.int64), np.array(row[1 + half :]))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderHistory:
+    """The orders of a load-aware operator, oldest first, and the tables they name. Immutable."""
+
+    cells: int
+    """Cells of a table, which fix the length of the file."""
+    spans: tuple[Order, ...] = ()
+    tables: tuple[CostTable, ...] = field(default=(), compare=False)
+
+    @property
+    def version(self) -> int:
+        return self.spans[-1].version if self.spans else 0
+
+    def at(self, batch_time: int) -> Order | None:
+        """The order for a batch with this timestamp; the same rule as `with_orders` computes on Spark."""
+        for order in reversed(self.spans):
+            if order.start <= batch_time:
+                return order if batch_time < order.until else None
+        return None
+
+    def add(self, span: Order) -> OrderHistory:
+        earlier = tuple(order for order in self.spans if order.start < span.start)
+        return self._pruned((*earlier, span), self.tables)
+
+    def with_table(self, table: CostTable) -> OrderHistory:
+        return self._pruned(self.spans, (*self.tables, table))
+
+    def merge(self, other: OrderHistory) -> OrderHistory:
+        """Both histories in one; they are parts of the same one, saved at different times."""
+        by_start = {order.start: order for order in (*self.spans, *other.spans)}
+        by_number = {table.number: table for table in (*self.tables, *other.tables)}
+        orders = tuple(by_start[start] for start in sorted(by_start))
+        return self._pruned(orders, tuple(by_number[number] for number in sorted(by_number)))
+
+    def _pruned(self, orders: tuple[Order, ...], tables: tuple[CostTable, ...]) -> OrderHistory:
+        return OrderHistory(self.cells, orders[-KEPT_ORDERS:], tables[-KEPT_TABLES:])
+
+    def as_dict(self) -> dict[str, list[list[float]]]:
+        return {"orders": [o.as_row() for o in self.spans], "tables": [t.as_row() for t in self.tables]}
+
+    @staticmethod
+    def from_dict(cells: int, data: dict[str, list[list[float]]]) -> OrderHistory:
+        tables = tuple(CostTable.from_row(row) for row in data["tables"])
+        if any(len(table.costs) != cells for table in tables):
+            raise ValueError("cost tables of another size")
+        return OrderHistory(cells, tuple(Order.from_row(row) for row in data["orders"]), tables)
+
+    def encode(self) -> bytes:
+        text = json.dumps({"streamshed": 1, **self.as_dict()}, separators=(",", ":"))
+        # Always as long: Spark remembers a file's length from when the query was built.
+        length = 1024 * (16 + KEPT_TABLES * 2 * self.cells * _NUMBER // 1024)
+        if len(text) > length:
+            raise ValueError(f"{len(text)} characters of orders for a file of {length}")
+        return text.ljust(length).encode()
+
+    @staticmethod
+    def decode(cells: int, data: bytes) -> OrderHistory:
+        """Read a control file; a broken one is an empty history, as it is for Spark."""
+        try:
+            return OrderHistory.from_dict(cells, json.loads(data.decode()))
+        except (ValueError, KeyError, TypeError):
+            return OrderHistory(cells)
+
+
+def with_orders(
+    events: DataFrame, keys: list[Column], arrived: Column, cost: Column | None, hashes: CarterWegman, path: str
+) -> DataFrame:
+    """The stream with the digest of its key, its arrival (µs), estimated cost, and the order in force on each row.
+
+    The order stands behind the batch's own timestamp, in one array of numbers; it is null if there is none.
+
+    The file is read by a scalar subquery, once a batch, and the order is chosen outside of it: inside,
+    `current_timestamp()` would not be the batch's own time. That time is a literal which changes with each batch
+    and would have the generated code compiled anew, but a higher-order function keeps it out of that code.
+    Nothing here may fail, whatever the file holds: `get` and `try_element_at` answer null where `[]` raises.
+    """
+    history = (
+        events.sparkSession.read.option("ignoreMissingFiles", "true")
+        .option("ignoreCorruptFiles", "true")
+        .text(path, wholetext=True)
+        .select(F.from_json("value", "orders array<array<double>>, tables array<array<double>>").alias("h"))
+        .scalar()
+    )
+    columns = [F.col(f"`{name}`") for name in events.columns]
+    # As `hashing.digest`, but null for a key of nulls only.
+    some = functools.reduce(Column.__or__, (key.isNotNull() for key in keys))
+    digest = F.when(some, F.pmod(F.xxhash64(*keys), F.lit(PRIME)))
+    given = (F.lit(None) if cost is None else cost).cast("double")
+    now = F.unix_millis(F.current_timestamp())
+    begun = F.filter(f"{_HISTORY}.orders", lambda order: F.get(order, F.lit(0)) <= now)
+    stamped = F.transform(F.slice(begun, -1, 1), lambda order: F.concat(F.array(now.cast("double")), order))
+    table = F.filter(f"{_HISTORY}.tables", lambda each: F.get(each, F.lit(0)) == F.get(ORDER, F.lit(4)))
+    micros = F.unix_micros(arrived.cast("timestamp"))
+    base = [*columns, F.col(DIGEST), F.col(ARRIVED)]
+    found = events.select(
+        *columns, digest.alias(DIGEST), micros.alias(ARRIVED), given.alias(COST), history.alias(_HISTORY)
+    )
+    found = found.select(*base, COST, _HISTORY, F.try_element_at(stamped, F.lit(1)).alias(ORDER))
+    if cost is not None:
+        return found.select(*base, COST, ORDER)
+    found = found.select(*base, ORDER, F.try_element_at(table, F.lit(1)).alias(_TABLE))
+    return found.select(*base, _looked_up(hashes).alias(COST), ORDER)
+
+
+def _looked_up(hashes: CarterWegman) -> Column:
+    """ŵ: W/F at the row of the sketch with the least F, the first such row if there are several."""
+    cells = [F.expr(cell) for cell in hashes.sql(DIGEST)]
+    size = hashes.rows * hashes.columns
+
+    def at(offset: int, cell: Column) -> Column:
+        return F.get(_TABLE, (F.lit(1 + offset) + cell).cast("int"))
+
+    candidates = [
+        F.struct(
+            at(i * hashes.columns, cell).alias("f"),
+            F.lit(i).alias("row"),
+            at(size + i * hashes.columns, cell).alias("cost"),
+        )
+        for i, cell in enumerate(cells)
+    ]
+    return F.array_min(F.array(*candidates)).getField("cost")

@@ -1,0 +1,376 @@
+"""The load-aware operator's work in a Python worker: decide, run the user's function, time it.
+
+One stage for all of it, over Arrow batches. What it has seen goes back to the driver through an accumulator when
+the task ends; Spark drops the accounts of tasks that fail, so a retry counts once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import TaskContext
+
+from streamshed.errors import StreamshedError
+from streamshed.jit import compiled
+from streamshed.sketch.cost import CostSketch
+from streamshed.sketch.hashing import CarterWegman, Digests
+from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, Order
+
+KEPT_ERRORS = 5
+PAYBACK = 100.0
+"""Rows by which a debt is paid back."""
+Seconds = NDArray[np.float64]
+
+
+class BadRow(StreamshedError):
+    """The user's function failed on a row, or gave something that is not a row of the schema."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one task did; times in seconds unless said otherwise."""
+
+    frequencies: NDArray[np.int64]
+    durations: NDArray[np.int64]
+    """Nanoseconds."""
+    arrived: int = 0
+    shed: int = 0
+    would_shed: int = 0
+    """What the check wanted to drop; under dry-run it ran all the same."""
+    failed: int = 0
+    ran: int = 0
+    """Rows on which the function was called."""
+    checked: bool = False
+    """Whether there was an order, and costs to check by."""
+    planned: float = 0.0
+    """The waits of the rows let in, as foreseen."""
+    waited: float = 0.0
+    waited_worst: float = 0.0
+    worked: float = 0.0
+    foreseen: float = 0.0
+    """What the rows that ran should have cost, by the estimates."""
+    delay: float | None = None
+    """From the batch's timestamp to the start of the first row; None without an order or without rows."""
+    free: float = 0.0
+    """When the queue will be empty, as the shedder thinks; seconds since the epoch."""
+    version: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def empty(hashes: CarterWegman) -> Tally:
+        shape = (hashes.rows, hashes.columns)
+        return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+
+
+@compiled
+def admit(
+    arrivals: Seconds, costs: Seconds, queue: Seconds, kind: float, target: float, window: float
+) -> NDArray[np.bool_]:
+    """Go through rows in their order, as the queue will; say which may go in.
+
+    `queue` is (free_at, Q, ℓ, waits foreseen in this task) and moves on. For an average, a row may wait τ and what
+    the rows before have saved (LAS: (Q + q̂)/(ℓ + 1) ≤ τ is q̂ ≤ τ − (Q − τℓ)). Where waits are foreseen right, they
+    never exceed τ on average. Where they were not, Q is in debt, and by the letter nothing would ever be let in
+    again; here the debt is paid back by letting in only rows that wait less than τ, within some hundred of them.
+    """
+    admitted = np.empty(len(arrivals), np.bool_)
+    free, waited, rows = queue[0], queue[1], queue[2]
+    for i in range(len(arrivals)):
+        wait = max(0.0, free - arrivals[i])
+        allowed = target
+        if kind == AVERAGE:
+            debt = waited - target * rows
+            allowed -= debt if debt <= 0.0 else min(0.5 * target, debt / PAYBACK)
+        fits = wait <= allowed
+        admitted[i] = fits
+        if fits:
+            free = max(free, arrivals[i]) + costs[i]
+            waited += wait
+            queue[3] += wait
+            rows += 1.0
+            if window > 0.0 and rows > window:
+                # The window slides: a mean row leaves for each that comes.
+                waited *= window / rows
+                rows = window
+    queue[0], queue[1], queue[2] = free, waited, rows
+    return admitted
+
+
+class CostStage:
+    """The function for `mapInArrow`."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        columns: Sequence[str],
+        schema: pa.Schema,
+        hashes: CarterWegman,
+        caution: float,
+        by: str,
+        check: str,
+        on_error: str,
+        synchronised: bool,
+        report: Any,
+    ) -> None:
+        self.function = function
+        self.columns = list(columns)
+        self.schema = schema
+        self.hashes = hashes
+        self.caution = caution
+        """Factor on the estimates, 1 + ε."""
+        self.by = by
+        self.check = check
+        self.on_error = on_error
+        self.synchronised = synchronised
+        self.report = report
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tally = Tally.empty(self.hashes)
+        try:
+            task = _Task(self, tally)
+            for batch in batches:
+                if batch.num_rows:
+                    yield from task.run(batch)
+        finally:
+            context = TaskContext.get()
+            if context is not None:
+                # Of a task that failed, Spark drops this.
+                query = context.getLocalProperty("sql.streaming.queryId") or ""
+                number = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+                self.report.add({(query, number): {context.partitionId(): tally}})
+
+
+class _Task:
+    """One partition of one micro-batch: one queue."""
+
+    def __init__(self, stage: CostStage, tally: Tally) -> None:
+        self.stage = stage
+        self.tally = tally
+        self.sketch = CostSketch(stage.hashes, tally.frequencies, tally.durations)
+        self.order: Order | None = None
+        self.queue: Seconds = np.zeros(4)
+        # One clock for starts and durations: durations must not jump when the wall clock is set.
+        self.epoch = time.time() - time.perf_counter()
+        self.batch_time = 0.0
+        self.begun = False
+
+    def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        tally = self.tally
+        if not self.begun:
+            self._begin(batch)
+        tally.arrived += batch.num_rows
+        rows = batch.select(self.stage.columns)
+        digests, known = _numbers(batch, DIGEST)
+        arrivals = self._arrivals(batch)
+        costs = _costs(batch)
+        if not known.all():
+            for at in np.flatnonzero(~known):
+                self._complain(rows.slice(int(at), 1), "its key is null", None)
+            rows = rows.filter(pa.array(known))
+            digests, arrivals, costs = digests[known], arrivals[known], costs[known]
+        chosen = np.ones(len(digests), np.bool_)
+        if self.order is not None and self.stage.check == "ahead" and len(costs) and not np.isnan(costs[0]):
+            costs = costs * self.stage.caution
+            chosen = admit(arrivals, costs, self.queue, self.order.kind, self.order.target, self.order.window)
+            tally.planned = float(self.queue[3])
+            tally.free = float(self.queue[0])
+            self._judged(int((~chosen).sum()))
+            if self.order.mode == DRY_RUN:
+                chosen[:] = True
+        if not chosen.all():
+            picked = np.flatnonzero(chosen)
+            rows = rows.take(pa.array(picked))
+            digests, arrivals, costs = digests[picked], arrivals[picked], costs[picked]
+        if rows.num_rows == 0:
+            return
+        if self.stage.by == "key":
+            yield from self._key_by_key(rows, digests, arrivals)
+        else:
+            yield from self._row_by_row(rows, digests, arrivals)
+        foreseen = float(costs.sum())
+        tally.foreseen += 0.0 if np.isnan(foreseen) else foreseen
+
+    def _begin(self, batch: pa.RecordBatch) -> None:
+        """The stage has really begun; find out what the driver wants."""
+        self.begun = True
+        now = self.epoch + time.perf_counter()
+        stamped = batch.column(batch.schema.get_field_index(ORDER))[0].as_py()
+        if stamped is None:
+            return
+        self.batch_time = stamped[0] / 1000.0
+        self.tally.delay = now - self.batch_time
+        order = Order.from_row(stamped[1:])
+        self.tally.version = order.version
+        # An order that nobody has renewed is over, and an unknown mode is none.
+        if stamped[0] >= order.until or order.mode not in (DRY_RUN, ENFORCE):
+            return
+        self.order = order
+        # Where the queue stands is told by the order, not by this worker's clock: when the task runs again, the
+        # same rows are let in.
+        begin = self.batch_time + order.delay
+        if not self.stage.synchronised:
+            partition = TaskContext.get().partitionId()  # type: ignore[union-attr]
+            begin = order.free[partition] if partition < len(order.free) else 0.0
+        self.queue[:] = begin, order.waited, order.rows, 0.0
+
+    def _arrivals(self, batch: pa.RecordBatch) -> Seconds:
+        """Seconds since the epoch; a row without an arrival time came with its batch."""
+        micros = batch.column(batch.schema.get_field_index(ARRIVED))
+        default = self.batch_time or self.epoch + time.perf_counter()
+        return micros.fill_null(int(default * 1e6)).to_numpy(zero_copy_only=False) / 1e6
+
+    def _row_by_row(self, rows: pa.RecordBatch, digests: Digests, arrivals: Seconds) -> Iterator[pa.RecordBatch]:
+        function, clock = self.stage.function, time.perf_counter_ns
+        by_clock = self.order if self.stage.check == "clock" else None
+        results: list[Any] = []
+        ran: list[int] = []
+        starts: list[int] = []
+        for at, row in enumerate(rows.to_pylist()):
+            if by_clock is not None and not self._fits_now(by_clock, float(arrivals[at])):
+                continue
+            starts.append(clock())
+            ran.append(at)
+            try:
+                results.append(function(row))
+            except Exception as error:
+                self._complain(rows.slice(at, 1), "the function failed on it", error)
+                results.append(None)
+        starts.append(clock())
+        # From start to start: what stands between two calls is service too, for those who wait.
+        self._account(digests[ran], arrivals[ran], np.array(starts, np.int64))
+        yield from self._output(rows, ran, results)
+
+    def _fits_now(self, order: Order, arrival: float) -> bool:
+        """The check at the row's own turn, by the clock."""
+        self.queue[0] = self.epoch + time.perf_counter()
+        fits = admit(np.array([arrival]), np.zeros(1), self.queue, order.kind, order.target, order.window)
+        self._judged(int(not fits[0]))
+        return bool(fits[0]) or order.mode == DRY_RUN
+
+    def _judged(self, dropped: int) -> None:
+        self.tally.checked = True
+        self.tally.would_shed += dropped
+        if self.order is not None and self.order.mode == ENFORCE:
+            self.tally.shed += dropped
+
+    def _key_by_key(self, rows: pa.RecordBatch, digests: Digests, arrivals: Seconds) -> Iterator[pa.RecordBatch]:
+        """One call for all rows of a key, whose time they share evenly; keys in the order of their first row."""
+        _, first, group = np.unique(digests, return_index=True, return_inverse=True)
+        for number in np.argsort(first):
+            members = np.flatnonzero(group == number)
+            part = rows.take(pa.array(members))
+            start = time.perf_counter_ns()
+            try:
+                result = self.stage.function(part)
+            except Exception as error:
+                self._complain(part, "the function failed on it", error)
+                result = None
+            took = time.perf_counter_ns() - start
+            marks = start + took * np.arange(len(members) + 1) // len(members)
+            self._account(digests[members], arrivals[members], marks.astype(np.int64))
+            if result is not None:
+                yield self._checked(part, result)
+
+    def _account(self, digests: Digests, arrivals: Seconds, marks: NDArray[np.int64]) -> None:
+        """Enter rows that ran one after the other, the n-th from mark n to mark n + 1."""
+        if len(digests) == 0:
+            return
+        tally = self.tally
+        durations = np.diff(marks)
+        self.sketch.add_many(digests, durations)
+        waits = np.maximum(0.0, self.epoch + marks[:-1] / 1e9 - arrivals)
+        tally.ran += len(digests)
+        tally.worked += float(durations.sum()) / 1e9
+        tally.waited += float(waits.sum())
+        tally.waited_worst = max(tally.waited_worst, float(waits.max()))
+
+    def _output(self, rows: pa.RecordBatch, ran: list[int], results: list[Any]) -> Iterator[pa.RecordBatch]:
+        """The results as a batch of the schema; a function that gives None gives no row."""
+        given = [(at, result) for at, result in zip(ran, results, strict=True) if result is not None]
+        if not given:
+            return
+        try:
+            yield _as_batch([result for _, result in given], self.stage.schema)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError):
+            # One of them does not fit: find out which.
+            for at, result in given:
+                try:
+                    fitting = _as_batch([result], self.stage.schema)
+                except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError) as error:
+                    what = f"the function gave {result!r:.200}, which is no row of {_ddl(self.stage.schema)}"
+                    self._complain(rows.slice(at, 1), what, error)
+                else:
+                    yield fitting
+
+    def _checked(self, rows: pa.RecordBatch, result: Any) -> pa.RecordBatch:
+        if isinstance(result, pa.RecordBatch) and result.schema.names == self.stage.schema.names:
+            try:
+                return result.cast(self.stage.schema)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                self._complain(rows, f"its result does not fit {_ddl(self.stage.schema)}", error)
+        else:
+            kind = _ddl(result.schema) if isinstance(result, pa.RecordBatch) else type(result).__name__
+            self._complain(
+                rows, f"the function gave {kind}, not a record batch of {_ddl(self.stage.schema)}", None
+            )
+        return pa.RecordBatch.from_pylist([], self.stage.schema)
+
+    def _complain(self, rows: pa.RecordBatch, what: str, error: Exception | None) -> None:
+        """A row cannot be processed: the job's own policy decides."""
+        cause = "" if error is None else f" ({type(error).__name__}: {error})"
+        shown = f"{rows.slice(0, 1).to_pylist()[0]!r:.300}"
+        if self.stage.on_error == "fail":
+            raise BadRow(
+                f"load_aware: a row cannot be processed: {what}{cause}",
+                got=shown,
+                hint='mend the function or the data, or give on_error="skip" to count and leave out such rows',
+            ) from error
+        self.tally.failed += rows.num_rows
+        if len(self.tally.errors) < KEPT_ERRORS:
+            self.tally.errors.append(f"{what}{cause}: {shown}")
+
+
+def _as_batch(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows given as dicts, or as tuples, lists or Spark rows in the schema's order."""
+    names = schema.names
+    columns: list[list[Any]] = [[] for _ in names]
+    for result in results:
+        if isinstance(result, dict):
+            if result.keys() != set(names):
+                raise ValueError(f"fields {', '.join(map(str, result))}")
+            values: Sequence[Any] = [result[name] for name in names]
+        else:
+            values = result if isinstance(result, (tuple, list)) else (result,)
+            if len(values) != len(names):
+                raise ValueError(f"{len(values)} fields")
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+    arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> tuple[Digests, NDArray[np.bool_]]:
+    column = batch.column(batch.schema.get_field_index(name))
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), known
+
+
+def _costs(batch: pa.RecordBatch) -> Seconds:
+    """Estimated costs; a missing one is the mean of the others, and all are NaN if none is known."""
+    column = batch.column(batch.schema.get_field_index(COST))
+    costs = np.array(column.to_numpy(zero_copy_only=False), np.float64)
+    unknown = ~(costs >= 0.0)
+    if unknown.any():
+        costs[unknown] = costs[~unknown].mean() if not unknown.all() else np.nan
+    return costs
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{each.name} {each.type}" for each in schema)

@@ -1,0 +1,129 @@
+"""From tasks' accounts to orders, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamshed.errors import InvalidArgument
+from streamshed.policies.load_aware import OperatorState
+from streamshed.policies.load_aware import hashes as draw_hashes
+from streamshed.sketch.cost import CostSketch
+from streamshed.sketch.hashing import digests
+from streamshed.spark.cost_control import BatchOperator, CostControl, Goal
+from streamshed.spark.cost_orders import CostTable, Order, OrderHistory
+from streamshed.spark.cost_stage import Tally
+
+HASHES = draw_hashes(seed=1)
+GOAL = Goal.parse("avg 2 seconds")
+
+
+def tally(keys: int = 10, rows: int = 100, ms: float = 5.0, **more: Any) -> Tally:
+    told = Tally.empty(HASHES)
+    drawn = digests(np.arange(rows) % keys)
+    CostSketch(HASHES, told.frequencies, told.durations).add_many(drawn, np.full(rows, int(ms * 1e6)))
+    told.arrived = told.ran = rows
+    for name, value in more.items():
+        setattr(told, name, value)
+    return told
+
+
+def test_the_machine_moves_at_the_end_of_a_batch_and_sends_what_is_stable() -> None:
+    operator = BatchOperator(HASHES, window=250)
+
+    def absorb(ms: float) -> CostSketch | None:
+        told = tally(ms=ms)
+        return operator.absorb(CostSketch(HASHES, told.frequencies, told.durations))
+
+    assert [absorb(5.0) for _ in range(2)] == [None, None]
+    assert operator.state is OperatorState.START
+    assert absorb(5.0) is None  # 300 rows: the first snapshot
+    assert operator.state is OperatorState.STABILIZING
+    assert absorb(5.0) is None
+    stable = absorb(5.0)  # 500 rows, and nothing has changed since the snapshot
+    assert stable is not None
+    assert (stable.seen, stable.mean) == (500, 5e6)
+    assert operator.state is OperatorState.START
+    assert operator.sketch.seen == 0
+    # Costs that change are no stable costs: a new snapshot instead.
+    assert [absorb(ms) for ms in (5.0, 5.0, 5.0, 20.0, 20.0)] == [None] * 5
+    assert operator.state is OperatorState.STABILIZING
+
+
+def test_what_is_known_is_used_until_it_is_stable_and_then_until_the_next_is() -> None:
+    control = CostControl(HASHES, window=250, tolerance=0.05)
+    assert control.order(0, 60.0, 1, 2.0, GOAL).table == 0
+    tables = []
+    for ms in (5.0, 5.0, 5.0, 5.0, 5.0, 20.0, 20.0):
+        control.learn({0: tally(ms=ms)}, 0)
+        assert control.table is not None
+        tables.append((control.table.number, control.stable, round(float(control.table.costs.mean()), 4)))
+    # Number five is the stable one; the dearer rows after it wait for their own.
+    assert (
+        tables
+        == [(1, False, 0.005), (2, False, 0.005), (3, False, 0.005), (4, False, 0.005)] + [(5, True, 0.005)] * 3
+    )
+
+
+def test_queues_share_what_rows_have_waited() -> None:
+    control = CostControl(HASHES, window=1000, tolerance=0.05)
+    control.queues = 2
+    control.learn({n: tally(checked=True, waited=150.0, delay=0.2 + 0.2 * n) for n in range(2)}, 0)
+    order = control.order(1000, 60.0, 3, 2.0, GOAL)
+    assert (order.waited, order.rows, order.delay) == (150.0, 100.0, pytest.approx(0.3))
+    assert (order.start, order.until, order.version) == (1000, 61_000, 3)
+    # Rows that ran without a check do not count: there was nothing to keep to.
+    control.learn({0: tally(waited=9999.0)}, 0)
+    assert control.order(0, 60.0, 4, 2.0, GOAL).waited == 150.0
+    # A window of rows forgets the rest, at the same mean.
+    control.learn({}, 50)
+    order = control.order(0, 60.0, 5, 2.0, GOAL)
+    assert (order.rows, order.waited) == (25.0, 37.5)
+
+
+def test_without_the_clock_it_goes_by_what_was_foreseen() -> None:
+    control = CostControl(HASHES, window=1000, tolerance=0.05, synchronised=False)
+    told = tally(checked=True, waited=900.0, planned=80.0, shed=20, would_shed=20, free=12.5)
+    control.learn({1: told}, 0)
+    order = control.order(0, 60.0, 1, 2.0, GOAL)
+    assert (order.waited, order.rows, order.free) == (80.0, 80.0, (0.0, 12.5))
+    assert Order.from_row(order.as_row()) == order
+
+
+def test_memory_does_not_grow_with_the_keys() -> None:
+    few, many = tally(keys=10, rows=200_000), tally(keys=200_000, rows=200_000)
+    assert len(pickle.dumps(few)) == len(pickle.dumps(many))
+    cells = HASHES.rows * HASHES.columns
+    sizes = []
+    for told in (few, many):
+        control = CostControl(HASHES, window=1000, tolerance=0.05)
+        history = OrderHistory(cells)
+        for version in range(100):
+            control.learn({0: told}, 0)
+            assert control.table is not None
+            history = history.with_table(control.table)
+            history = history.add(control.order(version, 60.0, version, 2.0, GOAL))
+        sizes.append(len(history.encode()))
+        assert OrderHistory.decode(cells, history.encode()).tables[-1].number == control.table.number
+    assert sizes[0] == sizes[1] == len(OrderHistory(cells).encode())
+
+
+def test_an_order_holds_for_its_span() -> None:
+    orders = [
+        Order(start, start + 500, n, 0, 2.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0) for n, start in enumerate((100, 200))
+    ]
+    history = OrderHistory(220).add(orders[0]).add(orders[1])
+    assert [history.at(t) for t in (50, 150, 250, 750)] == [None, orders[0], orders[1], None]
+    assert OrderHistory(220).add(orders[1]).merge(OrderHistory(220).add(orders[0])) == history
+    # A table of another size, of other settings, is not taken over.
+    table = CostTable.of(1, CostSketch(draw_hashes(0.5, 0.1, seed=1)))
+    assert OrderHistory.decode(220, OrderHistory(24).with_table(table).encode()).tables == ()
+
+
+@pytest.mark.parametrize("latency", [None, 3, "", "fast", "avg", "avg -2 s", "max 2 seconds over 10 rows"])
+def test_a_latency_that_says_nothing(latency: object) -> None:
+    with pytest.raises(InvalidArgument):
+        Goal.parse(latency)

@@ -1,0 +1,347 @@
+"""The load-aware operator on a real Spark: what runs, what is counted, and what a row may do to a job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+import streamshed as ss
+from streamshed.experiments.las_spark import RecordedSource, Recording, read
+from streamshed.policies.load_aware import hashes as draw_hashes
+from streamshed.sketch.cost import CostSketch
+from streamshed.sketch.hashing import digests
+from streamshed.spark.control import HistoryFile, Store
+from streamshed.spark.cost_orders import COST, DIGEST, ORDER, CostTable, Order, OrderHistory, with_orders
+from streamshed.spark.load_aware import LoadShedder
+from tests.spark.helpers import run_all, wait_for
+
+pytestmark = pytest.mark.spark
+ROWS, PER_BATCH = 600, 200
+BASIC: dict[str, Any] = {"key": "key", "latency": "avg 1 hour", "schema": "id LONG, twice LONG", "arrived": "at"}
+
+
+def twice(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row["id"], "twice": 2 * row["key"]}
+
+
+@pytest.fixture(scope="module")
+def recorded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """600 rows of 13 keys that arrive within 0.6 ms."""
+    spark.dataSource.register(RecordedSource)
+    keys = np.arange(ROWS) % 13
+    path = Recording(np.arange(ROWS) / 1e6, keys, np.ones(ROWS)).save()
+    yield path
+    Path(path).unlink()
+
+
+@pytest.fixture
+def events(spark: SparkSession, recorded: str) -> DataFrame:
+    return read(spark, recorded, PER_BATCH)
+
+
+def run(out: DataFrame, state: Path, name: str) -> list[dict[str, Any]]:
+    """All rows of the recording, and the handle's books closed."""
+    query = out.writeStream.format("memory").queryName(name).option("checkpointLocation", str(state)).start()
+    try:
+        query.processAllAvailable()
+        handle = ss.load_shedder(out)
+        wait_for(lambda: handle.report().batches + (not query.isActive) * 99 >= ROWS // PER_BATCH)
+    finally:
+        query.stop()
+    return [row.asDict() for row in out.sparkSession.table(name).collect()]
+
+
+# What runs.
+
+
+def test_with_time_enough_every_row_runs_and_is_counted(events: DataFrame, tmp_path: Path) -> None:
+    out = ss.load_aware(events, twice, window=100, **BASIC)
+    assert out.schema.simpleString() == "struct<id:bigint,twice:bigint>"
+    rows = run(out, tmp_path / "state", "las_all")
+    assert {row["id"]: row["twice"] for row in rows} == {i: 2 * (i % 13) for i in range(ROWS)}
+    assert len(rows) == ROWS
+    handle = ss.load_shedder(out)
+    report = handle.report()
+    assert (report.arrived, report.kept, report.shed, report.failed, report.unseen) == (ROWS, ROWS, 0, 0, 0)
+    assert report.batches == len(handle.batches) == 3
+    assert report.queue_mean > 0
+    assert report.queue_worst >= report.queue_mean
+    # 600 rows in windows of 100: learned, and in use in the last batch.
+    costs = handle.costs
+    assert costs["table"] >= 1
+    assert costs["frequencies"].shape == costs["seconds"].shape == (4, 55)
+    assert handle.order is not None
+    assert handle.order.table == costs["table"]
+    assert handle.batches[-1].checked
+
+
+def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, tmp_path: Path) -> None:
+    hashes = draw_hashes(0.05, 0.1, seed=3)
+    keys = np.random.default_rng(1).integers(0, 300, 2000)
+    sketch = CostSketch(hashes)
+    sketch.add_many(digests(keys), keys * 1_000_000)
+    cells = hashes.rows * hashes.columns
+    file: HistoryFile[Order, OrderHistory] = HistoryFile(
+        Store(spark, str(tmp_path)), "x", lambda data: OrderHistory.decode(cells, data)
+    )
+    rows = spark.range(400).select(F.col("id").alias("key"))
+
+    def found() -> list[Row]:
+        # Planned anew, as a stream is for each batch.
+        return with_orders(rows, [F.col("key")], F.current_timestamp(), None, hashes, file.path).collect()
+
+    # Nothing known yet: no order, no cost.
+    assert {(row[ORDER], row[COST]) for row in found()} == {(None, None)}
+    file.history = file.history.with_table(CostTable.of(7, sketch))
+    order = Order(0, 2**50, 1, 7, 2.0, 0.0, 2.0, 0.0, 0.25, 12.5, 6.0, (1.5, 2.5))
+    file.put(lambda start: order, also=lambda history: None)
+    late = Order(2**49, 2**50, 2, 7, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0)
+    file.history = file.history.add(late)
+    Path(file.path.removeprefix("file:")).write_bytes(file.history.encode())
+    by_key = {row["key"]: row for row in found()}
+    every = np.arange(400)
+    for key, digest, expected in zip(every, digests(every), sketch.estimate_many(digests(every)), strict=True):
+        assert by_key[key][DIGEST] == digest
+        assert by_key[key][COST] == pytest.approx(expected / 1e9, abs=1e-9)
+    # Behind the batch's own time stands the order of that time, not the one that is to come.
+    assert {tuple(row[ORDER][1:]) for row in by_key.values()} == {tuple(order.as_row())}
+    assert OrderHistory.decode(cells, file.history.encode()) == file.history
+    # A broken file is no order.
+    Path(file.path.removeprefix("file:")).write_bytes(b"{")
+    assert {row[ORDER] for row in found()} == {None}
+
+
+def test_rows_for_which_there_is_no_time_are_shed(events: DataFrame, tmp_path: Path) -> None:
+    # Half a second each, by the estimate, and at most 2 s to wait: the fifth of a queue waits 2 s and a bit.
+    out = ss.load_aware(events, twice, **BASIC | {"latency": "max 2 seconds", "cost": "0.5"})
+    rows = run(out, tmp_path / "state", "las_shed")
+    report = ss.load_shedder(out).report()
+    assert (report.arrived, report.kept, report.unseen) == (ROWS, len(rows), 0)
+    assert report.shed == report.would_shed == ROWS - len(rows)
+    assert 3 <= ss.load_shedder(out).batches[0].report.kept / 2 <= 5
+    # In the order of arrival, the first ones of the first batch.
+    assert {row["id"] for row in rows} >= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("off", False), ("dry-run", True)])
+def test_modes_that_drop_nothing(events: DataFrame, tmp_path: Path, mode: str, wanted: bool) -> None:
+    out = ss.load_aware(events, twice, **BASIC | {"latency": "max 2 seconds", "cost": "0.5", "mode": mode})
+    rows = run(out, tmp_path / "state", f"las_{mode[:3]}")
+    report = ss.load_shedder(out).report()
+    assert len(rows) == report.kept == ROWS
+    assert report.shed == 0
+    assert (report.would_shed > 0) == wanted
+    assert ss.load_shedder(out).mode.value == mode
+
+
+def test_the_clock_may_decide(events: DataFrame, tmp_path: Path) -> None:
+    # Everything has waited longer than this when its turn comes.
+    out = ss.load_aware(events, twice, **BASIC | {"latency": "max 1 ms", "check": "clock"})
+    assert run(out, tmp_path / "state", "las_clock") == []
+    assert ss.load_shedder(out).report().shed == ROWS
+
+
+def test_a_function_over_the_rows_of_a_key(events: DataFrame, tmp_path: Path) -> None:
+    def whole_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
+        assert len(set(rows.column("key").to_pylist())) == 1
+        return pa.RecordBatch.from_pydict({"id": rows.column("id"), "twice": rows.column("key")})
+
+    out = ss.load_aware(events, whole_keys, by="key", **BASIC)
+    rows = run(out, tmp_path / "state", "las_keys")
+    assert sorted(row["id"] for row in rows) == list(range(ROWS))
+    assert ss.load_shedder(out).report().ran == ROWS
+
+
+def test_settings_can_change_while_it_runs(events: DataFrame, tmp_path: Path) -> None:
+    out = ss.load_aware(events, twice, **BASIC)
+    handle = ss.load_shedder(out)
+    handle.mode = "dry-run"  # type: ignore[assignment]
+    handle.latency = "avg 3 seconds over 500 rows"
+    run(out, tmp_path / "state", "las_settings")
+    assert handle.order is not None
+    assert (handle.order.mode, handle.order.target, handle.order.window) == (1.0, 3.0, 250.0)
+    assert handle.latency == "avg 3 seconds over 500 rows"
+    for change in ({"mode": "on"}, {"latency": "2 seconds"}, {"latency": "avg 0 s"}, {"latency": 2}):
+        with pytest.raises(ss.InvalidArgument):
+            handle.configure(**change)  # type: ignore[arg-type]
+
+
+# Rows that a function cannot take.
+
+
+def picky(row: dict[str, Any]) -> dict[str, Any] | None:
+    if row["id"] % 100 == 7:
+        raise LookupError(f"no entry for {row['id']}")
+    if row["id"] % 100 == 8:
+        return {"id": row["id"], "twice": "many"}
+    if row["id"] % 100 == 9:
+        return None
+    return twice(row)
+
+
+def test_rows_that_fail_are_skipped_and_counted(events: DataFrame, tmp_path: Path) -> None:
+    out = ss.load_aware(events, picky, on_error="skip", **BASIC)
+    rows = run(out, tmp_path / "state", "las_skip")
+    handle = ss.load_shedder(out)
+    report = handle.report()
+    assert {row["id"] for row in rows} == {i for i in range(ROWS) if i % 100 not in (7, 8, 9)}
+    assert (report.arrived, report.failed, report.shed) == (ROWS, 12, 0)
+    assert report.kept == ROWS - 12  # a function that gives None has done its work
+    assert any("no entry for" in error and "LookupError" in error for error in handle.errors)
+    assert any("'many'" in error for error in handle.errors)
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda row: {}[row["id"]], "KeyError: "),
+        (lambda row: (row["id"],), "no row of id int64, twice int64"),
+        (lambda row: {"id": row["id"], "double": 1}, "no row of id int64, twice int64"),
+        (lambda row: (row["id"], "x"), "no row of id int64, twice int64"),
+    ],
+)
+def test_a_row_that_fails_fails_the_query_unless_told_otherwise(
+    events: DataFrame, tmp_path: Path, function: Any, problem: str
+) -> None:
+    out = ss.load_aware(events, function, **BASIC)
+    with pytest.raises(StreamingQueryException) as caught:
+        run_all(out, tmp_path / "state", "las_fail")
+    assert "load_aware: a row cannot be processed" in str(caught.value)
+    assert problem in str(caught.value)
+    assert "'id': " in str(caught.value)
+    assert 'on_error="skip"' in str(caught.value)
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_a_null_key(events: DataFrame, tmp_path: Path, on_error: str) -> None:
+    some = events.withColumn("who", F.expr("nullif(key, 5)"))
+    out = ss.load_aware(some, twice, on_error=on_error, **BASIC | {"key": "who"})
+    if on_error == "fail":
+        with pytest.raises(StreamingQueryException, match="its key is null"):
+            run_all(out, tmp_path / "state", "las_null")
+        return
+    rows = run(out, tmp_path / "state", "las_null_skip")
+    report = ss.load_shedder(out).report()
+    assert report.failed == sum(i % 13 == 5 for i in range(ROWS))
+    assert report.kept == len(rows) == ROWS - report.failed
+
+
+# Again from the checkpoint.
+
+
+def test_a_batch_that_runs_again_keeps_the_same_rows(events: DataFrame, tmp_path: Path) -> None:
+    kept: dict[int, list[list[int]]] = {}
+
+    def once(fail_at: int | None) -> None:
+        def write(rows: DataFrame, number: int) -> None:
+            kept.setdefault(number, []).append(sorted(row.id for row in rows.collect()))
+            if number == fail_at:
+                raise RuntimeError("the sink is down")
+
+        out = ss.load_aware(
+            events,
+            twice,
+            name="again",
+            **BASIC | {"latency": "avg 2 seconds over 40 rows", "cost": "0.05 * (1 + key)"},
+        )
+        handle = ss.load_shedder(out)
+        query = out.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "state")).start()
+        try:
+            if fail_at is not None:
+                with pytest.raises(StreamingQueryException, match="the sink is down"):
+                    query.processAllAvailable()
+            else:
+                query.processAllAvailable()
+                wait_for(lambda: handle.report().batches >= 3)
+        finally:
+            query.stop()
+        handle.settle()
+        reports.append(handle.report())
+
+    reports: list[Any] = []
+    once(fail_at=1)
+    once(fail_at=None)
+    first, again = kept[1]
+    assert first == again
+    assert 0 < len(first) < PER_BATCH
+    # The books go on, and the batch that ran twice counts once.
+    assert reports[-1].arrived == ROWS
+    assert reports[-1].kept == len(kept[0][0]) + len(again) + len(kept[2][-1])
+    saved = json.loads((tmp_path / "state" / "streamshed" / "again.json").read_text())
+    assert saved["done"] == 2
+
+
+def test_what_was_learned_is_taken_over(events: DataFrame, tmp_path: Path) -> None:
+    def once() -> LoadShedder:
+        out = ss.load_aware(events, twice, name="learned", window=100, **BASIC)
+        handle = ss.load_shedder(out)
+        query = out.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "state")).start()
+        try:
+            wait_for(lambda: bool(handle.order and handle.order.table) and handle.report().batches >= 3)
+        finally:
+            query.stop()
+        return handle
+
+    first, second = once(), once()
+    assert second.costs["table"] == first.costs["table"] >= 1
+    # The second run had nothing new to do.
+    assert second.report() == first.report()
+    assert not second.batches
+
+
+# Bad input is told at the call.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "detail"),
+    [
+        ({"latency": "2 seconds"}, "latency", "avg 2 seconds"),
+        ({"latency": "avg 0 seconds"}, "must be a length of time above 0", "0 seconds"),
+        ({"latency": 2}, "a latency says how waits are judged", "2"),
+        ({"latency": "max 2 seconds over 5 rows"}, "latency target", "over 5 rows"),
+        ({"key": "whom"}, "key names a column that the stream does not have", "'whom'"),
+        ({"key": []}, "key must name at least one column", "empty"),
+        ({"key": "labels"}, "a key must be of a type that Spark can hash", "map<"),
+        ({"arrived": "when"}, "arrived names a column", "'when'"),
+        ({"arrived": "id"}, "arrival column must be a timestamp", "bigint"),
+        ({"schema": "id"}, "schema must name the columns", "'id'"),
+        ({"schema": ""}, "schema must name the columns", "''"),
+        ({"epsilon": 0.0}, "epsilon must be above 0", "0.0"),
+        ({"epsilon": 1.5}, "epsilon must be above 0", "1.5"),
+        ({"delta": 1.0}, "delta must be above 0", "1.0"),
+        ({"window": 0}, "window must be a whole number", "0"),
+        ({"tolerance": 0.0}, "tolerance must be above 0", "0.0"),
+        ({"by": "batch"}, "there is no such by", "row, key"),
+        ({"check": "guess"}, "there is no such check", "ahead, clock"),
+        ({"check": "clock", "by": "key"}, "looks at each row", "by="),
+        ({"on_error": "ignore"}, "there is no such on_error", "fail, skip"),
+        ({"mode": "strict"}, "there is no such mode", "dry-run"),
+        ({"cost": "nobody * 2"}, "cost is not an expression on this stream", "nobody"),
+        ({"cost": "at"}, "cost must be a number of seconds", "timestamp"),
+    ],
+)
+def test_arguments(events: DataFrame, arguments: dict[str, Any], problem: str, detail: str) -> None:
+    labelled = events.withColumn("labels", F.expr("map('a', 1)"))
+    with pytest.raises(ss.InvalidArgument) as caught:
+        ss.load_aware(labelled, twice, **BASIC | arguments)
+    assert problem in str(caught.value)
+    assert detail in str(caught.value)
+
+
+def test_not_a_function_and_not_a_stream(spark: SparkSession, events: DataFrame) -> None:
+    with pytest.raises(ss.InvalidArgument, match="takes the function to run"):
+        ss.load_aware(events, "twice", **BASIC)  # type: ignore[arg-type]
+    with pytest.raises(ss.InvalidArgument, match=r"load_aware\(\) takes a streaming DataFrame"):
+        ss.load_aware(spark.range(3), twice, **BASIC)
+    for other in (events, None):
+        with pytest.raises(ss.InvalidArgument, match=r"not the output of load_aware\(\)"):
+            ss.load_shedder(other)  # type: ignore[arg-type]
