@@ -21,8 +21,11 @@ look at, edit or delete: the row follows it after each batch.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -335,6 +338,34 @@ def matches(columns: list[Column]) -> Column:
 def unit_hash(columns: list[Column]) -> Column:
     """A stable hash of the columns, uniform over 0 … 2⁵³ − 1, to be compared with THRESHOLD."""
     return F.shiftrightunsigned(F.xxhash64(*columns), 64 - _HASH_BITS)
+
+
+def control_store(spark: SparkSession, control: str | None) -> Store:
+    """Where the control file goes: where the user says, else beside the checkpoints, else a temporary folder."""
+    folder = control
+    base = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    temporary = False
+    if folder is None and base:
+        folder = f"{base}/_streamshed"
+    if folder is None:
+        # Only the driver reads it, and what must outlive the driver is beside each checkpoint.
+        folder, temporary = f"file://{tempfile.mkdtemp(prefix='streamshed-')}", True
+    try:
+        store = Store(spark, folder)
+    except Exception as error:
+        raise InvalidArgument(
+            "the control folder cannot be used",
+            got=f"{folder!r}: {error}",
+            hint="is its file system known to Spark?",
+        ) from error
+    if temporary:
+        atexit.register(_remove_quietly, store)
+    return store
+
+
+def _remove_quietly(store: Store) -> None:
+    with contextlib.suppress(Exception):
+        store.delete()
 
 
 def _root_cause(error: Exception) -> str:

@@ -25,8 +25,9 @@ from streamshed.errors import InvalidArgument
 from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.records import Mode, Sample
+from streamshed.spark import arguments
 from streamshed.spark import shed as drop_in
-from streamshed.spark.control import HistoryFile, Span, Store
+from streamshed.spark.control import HistoryFile, Span, Store, control_store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import DRY_RUN, ENFORCE, OFF, Order, OrderHistory, with_orders
 from streamshed.spark.cost_stage import CostStage, Tally
@@ -115,14 +116,14 @@ def load_aware(
         out = ss.load_aware(mentions, decorate, key="mention", latency="avg 2 seconds",
                             schema="mention STRING, info STRING", arrived="timestamp")
     """
-    drop_in._check_stream(events, "load_aware")
+    arguments.check_stream(events, "load_aware")
     spark = events.sparkSession
     check_spark(spark.version)
     if not callable(function):
         raise InvalidArgument(
             "load_aware takes the function to run", got=repr(function), hint="load_aware(events, function, …)"
         )
-    drop_in._check_arrival(events, arrived)
+    arguments.check_arrival(events, arrived)
     keys = _check_keys(events, key)
     goal = Goal.parse(latency)
     output = _check_schema(schema)
@@ -134,11 +135,11 @@ def load_aware(
     known = _check_cost(events, cost)
     hashes = draw_hashes(epsilon, delta, seed=_SEED)
     rules = CostControl(hashes, window, tolerance, synchronised=_synchronised)
-    wanted = drop_in._check_mode(mode)
+    wanted = arguments.check_mode(mode)
     serial = next(drop_in._serials)
     label = name or f"load-aware-{serial}"
     cells = hashes.rows * hashes.columns
-    store = drop_in._control_store(spark, control, label)
+    store = control_store(spark, control)
     file: HistoryFile[Order, OrderHistory] = HistoryFile(
         store, label, lambda data: OrderHistory.decode(cells, data)
     )
@@ -309,7 +310,7 @@ class LoadShedder:
 
     def configure(self, *, mode: str | Mode | None = None, latency: str | None = None) -> None:
         """Change settings while the queries run; the next batches see them."""
-        wanted = self._mode if mode is None else drop_in._check_mode(mode)
+        wanted = self._mode if mode is None else arguments.check_mode(mode)
         goal = self._goal if latency is None else Goal.parse(latency)
         with self._lock:
             self._mode, self._goal = wanted, goal
@@ -538,7 +539,7 @@ class _Mail(AccumulatorParam[Parcel]):
 
 
 def _check_keys(events: DataFrame, key: str | Sequence[str]) -> list[Column]:
-    keys = drop_in._check_keys(events, key if isinstance(key, str) else list(key or ()))
+    keys = arguments.check_keys(events, key if isinstance(key, str) else list(key or ()))
     for field in events.select(*keys).schema:
         kind = field.dataType.simpleString()
         if "map<" in kind or "variant" in kind or "interval" in kind:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import itertools
 import json
 import logging
-import tempfile
 import threading
 import time
 from collections import deque
@@ -15,10 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, TimestampNTZType, TimestampType
 
 from streamshed.arbiter import Limits
 from streamshed.controller import Controller
@@ -27,7 +23,15 @@ from streamshed.errors import InvalidArgument
 from streamshed.policies import RandomShedding
 from streamshed.quality import Ledger
 from streamshed.records import Drop, Mode, Plan, QualityReport, Sample
-from streamshed.spark.control import KEEP, SALT, ControlFile, History, Span, Store, matches
+from streamshed.spark.arguments import (
+    check_arrival,
+    check_floor,
+    check_keys,
+    check_mode,
+    check_protect,
+    check_stream,
+)
+from streamshed.spark.control import KEEP, SALT, ControlFile, History, Span, Store, control_store, matches
 from streamshed.spark.counts import arrived_mark, kept_mark
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.session import check_spark
@@ -97,21 +101,21 @@ def shed(
                        protect="priority = 'high'", floor=0.05)
         kept.groupBy(window("timestamp", "10 seconds"), "user_id").count().writeStream...start()
     """
-    _check_stream(events)
+    check_stream(events)
     spark = events.sparkSession
     check_spark(spark.version)
     bound = seconds(latency, "latency")
     if arrived is not None:
-        _check_arrival(events, arrived)
-    keys = _check_keys(events, key)
-    protected = _check_protect(events, protect)
-    limits = Limits(_check_mode(mode), _check_floor(floor))
+        check_arrival(events, arrived)
+    keys = check_keys(events, key)
+    protected = check_protect(events, protect)
+    limits = Limits(check_mode(mode), check_floor(floor))
     period = None if rotate is None else seconds(rotate, "rotate")
     if weight is not None and weight in events.columns:
         raise InvalidArgument("the weight column exists already", got=repr(weight), hint="choose another name")
     serial = next(_serials)
     label = name or f"shed-{serial}"
-    file = ControlFile(_control_store(spark, control, label), label)
+    file = ControlFile(control_store(spark, control), label)
     shedder = Shedder(serial, label, name is not None, file, spark, bound, limits)
     orders = F.broadcast(file.relation(spark, period))
     hashed = [*keys, F.col(SALT)] if period is not None else keys
@@ -245,9 +249,9 @@ class Shedder:
         floor: float | None = None,
     ) -> None:
         """Change settings while the queries run; the next batches see them."""
-        wanted_mode = None if mode is None else _check_mode(mode)
+        wanted_mode = None if mode is None else check_mode(mode)
         wanted_latency = None if latency is None else seconds(latency, "latency")
-        wanted_floor = None if floor is None else _check_floor(floor)
+        wanted_floor = None if floor is None else check_floor(floor)
         with self._lock:
             self._latency = wanted_latency or self._latency
             self._limits = Limits(
@@ -281,7 +285,7 @@ class Shedder:
             if keep is None:
                 self._pinned = None
             else:
-                share = _check_floor(keep, "keep")
+                share = check_floor(keep, "keep")
                 drops = (Drop(self.name, share),) if self.mode is Mode.ENFORCE else ()
                 self._pinned = Plan(
                     drops=drops,
@@ -442,129 +446,3 @@ def _read_state(store: Store, file: str) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError) as error:
         log.warning("%s is broken and is left aside; rows are kept (%s)", store.path(file), error)
         return None
-
-
-def _control_store(spark: SparkSession, control: str | None, name: str) -> Store:
-    folder = control
-    base = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-    temporary = False
-    if folder is None and base:
-        folder = f"{base}/_streamshed"
-    if folder is None:
-        # Only the driver reads it, and what must outlive the driver is beside each checkpoint.
-        folder, temporary = f"file://{tempfile.mkdtemp(prefix='streamshed-')}", True
-    try:
-        store = Store(spark, folder)
-    except Exception as error:
-        raise InvalidArgument(
-            "the control folder cannot be used",
-            got=f"{folder!r}: {error}",
-            hint="is its file system known to Spark?",
-        ) from error
-    if temporary:
-        atexit.register(_remove_quietly, store)
-    return store
-
-
-def _remove_quietly(store: Store) -> None:
-    with contextlib.suppress(Exception):
-        store.delete()
-
-
-def _check_stream(events: object, caller: str = "shed") -> None:
-    if type(events).__module__.startswith("pyspark.sql.connect"):
-        raise InvalidArgument(
-            "Spark Connect is not supported: row counts come from the plans of a session in this process",
-            got=type(events).__module__,
-            hint="use a classic session (without .remote(…))",
-        )
-    if not isinstance(events, DataFrame):
-        raise InvalidArgument(
-            f"{caller}() takes a streaming DataFrame",
-            got=type(events).__name__,
-            hint="give it spark.readStream…load()",
-        )
-    if not events.isStreaming:
-        raise InvalidArgument(
-            f"{caller}() takes a streaming DataFrame, and this one is a batch",
-            got=f"a batch DataFrame with columns {', '.join(events.columns)}",
-            hint="read it with spark.readStream instead of spark.read",
-        )
-
-
-def _check_column(events: DataFrame, column: object, what: str) -> Column:
-    try:
-        if not isinstance(column, str):
-            raise TypeError
-        selected = events.select(column)
-        if len(selected.columns) != 1:
-            raise TypeError
-    except (AnalysisException, TypeError):
-        raise InvalidArgument(
-            f"{what} names a column that the stream does not have",
-            got=repr(column),
-            hint=f"it has: {', '.join(events.columns)}",
-        ) from None
-    return F.col(column)
-
-
-def _check_arrival(events: DataFrame, arrived: str) -> None:
-    column = _check_column(events, arrived, "arrived")
-    kind = events.select(column).schema[0].dataType
-    if not isinstance(kind, (TimestampType, TimestampNTZType)):
-        raise InvalidArgument(
-            "the arrival column must be a timestamp",
-            got=f"{arrived!r} is {kind.simpleString()}",
-            hint=f"convert it before, for example with to_timestamp({arrived})",
-        )
-
-
-def _check_keys(events: DataFrame, key: str | Sequence[str] | None) -> list[Column]:
-    if key is None:
-        hashable = [f.name for f in events.schema if "map<" not in f.dataType.simpleString()]
-        return [F.col(f"`{column}`") for column in hashable]
-    names = [key] if isinstance(key, str) else list(key)
-    if not names:
-        raise InvalidArgument(
-            "key must name at least one column", got="an empty list", hint="leave key out instead"
-        )
-    return [_check_column(events, column, "key") for column in names]
-
-
-def _check_protect(events: DataFrame, protect: str | Column | None) -> Column | None:
-    if protect is None:
-        return None
-    try:
-        condition = F.expr(protect) if isinstance(protect, str) else protect
-        kind = events.select(condition).schema[0].dataType
-    except (ParseException, AnalysisException) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InvalidArgument(
-            f"protect is not a condition on this stream: {first}",
-            got=repr(protect),
-            hint=f"write SQL over its columns: {', '.join(events.columns)}",
-        ) from None
-    if not isinstance(kind, BooleanType):
-        raise InvalidArgument(
-            "protect must be true or false for a row",
-            got=f"{protect!r}, which is {kind.simpleString()}",
-            hint="write a condition such as \"priority = 'high'\"",
-        )
-    return condition
-
-
-def _check_mode(mode: str | Mode) -> Mode:
-    try:
-        return Mode(mode)
-    except ValueError:
-        raise InvalidArgument(
-            "there is no such mode", got=repr(mode), hint='choose "enforce", "dry-run" or "off"'
-        ) from None
-
-
-def _check_floor(share: float, what: str = "floor") -> float:
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0.0 <= share <= 1.0:
-        raise InvalidArgument(
-            f"{what} must be a share between 0 and 1", got=repr(share), hint="0.05 is 5 % of the rows"
-        )
-    return float(share)
