@@ -82,6 +82,11 @@ def test_settings_are_checked_while_running_too(spark: SparkSession, source: Pat
     assert (handle.mode.value, handle.latency, handle.floor) == ("enforce", 4.0, 0.02)
 
 
+def test_measuring_without_an_arrival_column(spark: SparkSession, source: Path) -> None:
+    with pytest.raises(ss.InvalidArgument, match="measure needs the arrival column"):
+        ss.shed(stream(spark, source), "4 seconds", measure=True)
+
+
 def test_an_old_spark(spark: SparkSession, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(spark.__dict__, "version", "3.5.1")
     with pytest.raises(ss.EnvironmentProblem, match=r"Spark 4\.0 or newer"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,18 @@ def test_a_replayed_log_of_samples_gives_the_plans_of_the_run(
     replayed = [again.observe(sample) for sample in handle.samples]
     assert len(handle.samples) >= 10
     assert [p for p in plans if p.drops] == list(dict.fromkeys(p for p in replayed if p.drops))
+
+
+def test_measured_latency_is_from_the_arrival_column(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    fill(source)
+    oldest = datetime(2026, 1, 1, tzinfo=timezone.utc).timestamp()
+    reckoned = ss.shed(stream(spark, source), "1 hour", arrived="at")
+    measured = ss.shed(stream(spark, source), "1 hour", arrived="at", measure=True)
+    begun = time.time()
+    for kept in (reckoned, measured):
+        run_all(kept.select("id"), tmp_path / str(id(kept)), f"measured{id(kept)}")
+    assert ss.shedder(reckoned).report().latency_max < time.time() - begun + 1.0
+    assert begun - oldest < ss.shedder(measured).report().latency_max < time.time() - oldest + 1.0
 
 
 # Failing open.

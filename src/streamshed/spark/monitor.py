@@ -116,7 +116,8 @@ class QueryWatch:
             counted = counts.get(stream.serial, Counts())
             span, after = stream.span_at(batch_time), stream.span_at(next_time)
             builder = self._samples[stream.serial]
-            stream.finished(self, builder.finished(progress, counted, span, after.keep))
+            oldest = progress.oldest.get(stream.serial)
+            stream.finished(self, builder.finished(progress, counted, span, after.keep, oldest))
 
     def look(self, now: float) -> None:
         """If a batch has been running for long, tell; the longer it runs, the rarer."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from streamshed.records import Sample
 from streamshed.spark.control import Span
 from streamshed.spark.counts import Counts
@@ -25,6 +28,8 @@ class Progress:
     duration: float
     rows: int
     backlog: float
+    oldest: Mapping[int, float]
+    """Arrival of the oldest kept row by drop, where it is observed."""
     ran: bool
     """Whether a batch was executed at all, or the trigger only looked for data."""
 
@@ -42,8 +47,26 @@ class Progress:
             duration=durations.get("triggerExecution", 0) / 1000.0,
             rows=sum(int(source.get("numInputRows", 0)) for source in sources),
             backlog=sum(_held_back(source) for source in sources),
+            oldest=_oldest(data.get("observedMetrics", {})),
             ran="addBatch" in durations,
         )
+
+
+_OBSERVED = "streamshed-oldest-"
+
+
+def oldest_observed(kept: DataFrame, serial: int, arrived: str) -> DataFrame:
+    """Have the progress reports tell the arrival of a batch's oldest row."""
+    millis = F.unix_millis(F.col(arrived).cast("timestamp"))
+    return kept.observe(f"{_OBSERVED}{serial}", F.min(millis).alias("millis"))
+
+
+def _oldest(observed: Mapping[str, Any]) -> dict[int, float]:
+    return {
+        int(name.removeprefix(_OBSERVED)): metric["millis"] / 1000.0
+        for name, metric in observed.items()
+        if name.startswith(_OBSERVED) and metric.get("millis") is not None
+    }
 
 
 def _held_back(source: Mapping[str, Any]) -> float:
@@ -82,12 +105,16 @@ class SampleBuilder:
         """A report without data of ours."""
         self._last = progress
 
-    def finished(self, progress: Progress, counts: Counts, span: Span, keep_next: float) -> Sample:
+    def finished(
+        self, progress: Progress, counts: Counts, span: Span, keep_next: float, oldest: float | None = None
+    ) -> Sample:
         gap = waited = 0.0
         if self._last is not None:
             gap = max(0.0, progress.started - self._last.started)
             idle = progress.started - (self._last.started + self._last.duration) > _IDLE
             waited = min(gap, self.interval) if idle else gap
+        if oldest is not None:
+            waited = max(0.0, progress.started - oldest)
         self._last = progress
         return Sample(
             at=progress.started + progress.duration,

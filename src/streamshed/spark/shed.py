@@ -34,6 +34,7 @@ from streamshed.spark.arguments import (
 from streamshed.spark.control import KEEP, SALT, ControlFile, History, Span, Store, control_store, matches
 from streamshed.spark.counts import arrived_mark, kept_mark
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
+from streamshed.spark.progress import oldest_observed
 from streamshed.spark.session import check_spark
 
 log = logging.getLogger("streamshed")
@@ -52,6 +53,7 @@ def shed(
     mode: str | Mode = Mode.ENFORCE,
     weight: str | None = None,
     rotate: str | float | timedelta | None = None,
+    measure: bool = False,
     control: str | None = None,
     name: str | None = None,
 ) -> DataFrame:
@@ -70,8 +72,8 @@ def shed(
     latency
         The bound on a row's end-to-end latency, from its arrival to the commit of its micro-batch.
     arrived
-        Column with the arrival time. Rows without one, and a trigger's wait, are judged by when their
-        batch was planned.
+        Column with the arrival time, for `measure`. Otherwise how long rows waited is reckoned from when
+        batches started, which is right for rows that reach the source as they arrive.
     key
         Column or columns whose values live or die together, so that joins, sessions and groups stay
         whole. Without a key each row is on its own (rows equal in all columns share their fate).
@@ -86,6 +88,10 @@ def shed(
         and counts weighted with it estimate what they would be without shedding.
     rotate
         How often another set of keys is chosen, so that the loss is shared among keys.
+    measure
+        Measure the wait of each batch's oldest kept row from its `arrived` column. That is an observed
+        metric in the plan: some 5 % of a light job. Use it where rows may be old before the source has
+        them. One query can use such a stream once only (Spark's rule for observed metrics).
     control
         Folder for the control file, on any file system that Hadoop knows. Default: under
         `spark.sql.streaming.checkpointLocation` if set, else a temporary folder of the driver; the
@@ -107,6 +113,10 @@ def shed(
     bound = seconds(latency, "latency")
     if arrived is not None:
         check_arrival(events, arrived)
+    elif measure:
+        raise InvalidArgument(
+            "measure needs the arrival column", got="measure=True without arrived", hint='give arrived="…" as well'
+        )
     keys = check_keys(events, key)
     protected = check_protect(events, protect)
     limits = Limits(check_mode(mode), check_floor(floor))
@@ -128,6 +138,8 @@ def shed(
         kept = incoming.join(orders, falls, "left_anti").where(kept_mark(serial))
     else:
         kept = _weighted(incoming.join(orders, F.lit(True), "left"), events, falls, protected, weight, serial)
+    if measure and arrived is not None:
+        kept = oldest_observed(kept, serial, arrived)
     kept._streamshed = shedder  # type: ignore[attr-defined]
     SessionMonitor.of(spark).add(shedder)
     return kept
