@@ -64,8 +64,8 @@ def test_the_road_maps_advantage_with_sharing_grows_with_skew_and_fades_with_loa
 def test_every_experiment_can_be_found_drawn_and_written(name: str, tmp_path: Path) -> None:
     experiment = registry.find(name)
     assert experiment.name == name
-    algorithms = ["lsrm-random", lsrm_skew.RATIO, lsrm_sharing.RATIO]
-    rows = [Row(x, "one", a, x, x / 2, 2 * x) for x in (1.0, 2.0) for a in algorithms]
+    kinds = [("", "lsrm-random"), ("one", lsrm_skew.RATIO), ("one", lsrm_sharing.RATIO), ("worst", "own stream")]
+    rows = [Row(x, series, a, x, x / 2, 2 * x) for x in (1.0, 2.0) for series, a in kinds]
     outcome = registry.Outcome(name, 7, 3, tuple(rows))
     data, picture = outcome.write(tmp_path / "new", experiment.draw)
     assert picture.read_bytes().startswith(b"\x89PNG")
