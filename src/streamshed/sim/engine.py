@@ -27,7 +27,7 @@ from streamshed.sim.values import Values
 _STEPS_WITH_STATE = 10
 _QUEUE = 1 << 4
 """Rows that a queue first has room for: a power of two."""
-_DELIVERIES = 1 << 13
+_DELIVERIES = 1 << 14
 _SALT_STRIDE = 64
 
 
@@ -139,7 +139,8 @@ class Simulation:
         self.value: Floats = np.zeros((len(network.outputs), width))
         """The same, each row weighed with its value utility (1 where the output has no value graph)."""
         self._latencies: list[tuple[Places, Floats]] = []
-        self._seen_latencies = 0
+        self._recent: Floats = np.zeros((len(network.outputs), 2))
+        """Of the rows delivered since the last observation: sum of latencies, count."""
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────
 
@@ -283,13 +284,8 @@ class Simulation:
         return {name: int(counts[index]) for name, index in self.layout.arc.items()}
 
     def _recent_latency(self) -> dict[str, float]:
-        recent = self._latencies[self._seen_latencies :]
-        self._seen_latencies = len(self._latencies)
-        if not recent:
-            return {}
-        outputs = np.concatenate([part[0] for part in recent])
-        sums = np.bincount(outputs, np.concatenate([part[1] for part in recent]), len(self.layout.output))
-        counts = np.bincount(outputs, minlength=len(self.layout.output))
+        sums, counts = self._recent.T.copy()
+        self._recent[:] = 0.0
         return {name: float(sums[i] / counts[i]) for name, i in self.layout.output.items() if counts[i]}
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────
@@ -386,6 +382,7 @@ class Simulation:
             self.delivered,
             self.value,
             latency,
+            self._recent,
         )
         self._latencies.append((state.delivered_output[:count].copy(), latency))
         state.at[kernel.DELIVERED] = 0

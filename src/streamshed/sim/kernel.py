@@ -352,9 +352,9 @@ def thin(wiring: Wiring, drops: Drops, pool: Pool, state: State) -> None:
     around, count = len(state.ring) - 1, 0
     order = np.empty(len(state.ring), np.uint32)
     for i in range(at[RING_COUNT]):
-        box = np.int64(state.ring[(at[RING_FIRST] + i) & around])
-        if state.queue[box, WAITING] > 0:
-            order[count] = box
+        turn = state.ring[(at[RING_FIRST] + i) & around]
+        if state.queue[turn, WAITING] > 0:
+            order[count] = turn
             count += 1
     state.ring[:count] = order[:count]
     at[RING_FIRST] = 0
@@ -432,8 +432,10 @@ def tally(
     delivered: Ints,
     value: Floats,
     latency: Floats,
+    recent: Floats,
 ) -> None:
-    """Add deliveries to `delivered` and `value` ([output, interval of arrival]); note their latencies."""
+    """Add deliveries to `delivered` and `value` ([output, interval of arrival]); note their latencies, and add
+    them up in `recent` ([output, (sum, count)])."""
     for i in range(count):
         to, which = output[i], row[i]
         epoch = min(int(arrived[which] / interval), delivered.shape[1] - 1)
@@ -441,3 +443,5 @@ def tally(
         line = worth_line[klass[which], to]
         value[to, epoch] += worth[line, which] if line >= 0 else 1.0
         latency[i] = at[i] - arrived[which]
+        recent[to, 0] += latency[i]
+        recent[to, 1] += 1.0
