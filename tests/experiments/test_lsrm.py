@@ -17,6 +17,7 @@ from streamshed.experiments import (
     registry,
 )
 from streamshed.experiments.registry import Row
+from streamshed.network.generate import Shape, generate
 
 
 def silent(done: int, total: int, what: str) -> None:
@@ -35,6 +36,15 @@ def test_qos_driven_algorithms_lose_the_least_tuple_utility() -> None:
         assert set(found) == {*lsrm.ADMISSION, *lsrm.QOS_DRIVEN}
         assert found["lsrm-random"] < min(found[name] for name in lsrm.ADMISSION)
         assert found["lsrm-semantic"] <= found["lsrm-random"]
+
+
+@pytest.mark.parametrize("excess", lsrm.EXCESS)
+def test_semantic_drops_never_lose_more_than_random_ones(excess: float) -> None:
+    """Run by run, of either utility: all of the figures' loads, on networks that the figures do not have."""
+    network = generate(Shape(excess=excess), seed=round(1000 * excess))
+    lost = lsrm.losses(network, lsrm.QOS_DRIVEN, seed=1, seconds=6.0)
+    for utility in (lost.tuples, lost.values):
+        assert utility["lsrm-semantic"] <= utility["lsrm-random"]
 
 
 def test_semantic_drops_save_at_least_half_of_the_value() -> None:
