@@ -58,7 +58,7 @@ def test_plan_for_people_names_drops_and_outputs(run):
     [
         (["plan", "none.yaml"], "no such file"),
         (["plan", EXAMPLE, "--policy", "best"], "no such policy"),
-        (["plan", EXAMPLE, "--rates", "vitals"], "not a rate"),
+        (["plan", EXAMPLE, "--rates", "vitals"], "--rates needs a number"),
         (["plan", EXAMPLE, "--rates", "nobody=3"], "no such source"),
         (["plan", EXAMPLE, "--excess", "-2"], "an excess is a share"),
         (["network", "draw", "none.yaml"], "no such file"),

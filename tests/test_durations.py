@@ -10,7 +10,7 @@ from streamshed.errors import InvalidArgument
     ("text", "length"),
     [
         ("4 seconds", 4), ("4s", 4), ("1 second", 1), (" 2.5 S ", 2.5), ("500 ms", 0.5), ("2 min", 120),
-        ("1 hour", 3600), (3, 3), (0.25, 0.25), (timedelta(minutes=1), 60),
+        ("1 hour", 3600), ("2 days", 172800), ("1e-3 s", 0.001), (3, 3), (0.25, 0.25), (timedelta(minutes=1), 60),
     ],
 )  # fmt: skip
 def test_lengths_of_time(text: object, length: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -34,10 +35,10 @@ def explained() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-def rates_of(text: str | None) -> dict[str, float]:
-    """Rates from "a=1200,b=50".
+def numbers_of(text: str | None, option: str = "--rates") -> dict[str, float]:
+    """Numbers by name, from "a=1200,b=50".
 
-    >>> rates_of("a=1200, b=50")
+    >>> numbers_of("a=1200, b=50")
     {'a': 1200.0, 'b': 50.0}
     """
     found: dict[str, float] = {}
@@ -48,7 +49,9 @@ def rates_of(text: str | None) -> dict[str, float]:
                 raise ValueError
             found[name.strip()] = float(value)
         except ValueError:
-            raise InvalidArgument("not a rate", got=repr(part), hint="such as --rates a=1200,b=50") from None
+            raise InvalidArgument(
+                f"{option} needs a number for each name", got=repr(part), hint=f"such as {option} a=1200,b=50"
+            ) from None
     return found
 
 
@@ -83,7 +86,7 @@ def plan(
 ) -> None:
     """Show what a policy would drop from a network, before anything runs."""
     with explained():
-        decision = decide(spec.load(spec_file), policy, rates=rates_of(rates), excess=excess, seed=seed)
+        decision = decide(spec.load(spec_file), policy, rates=numbers_of(rates), excess=excess, seed=seed)
         if as_json:
             typer.echo(json.dumps(decision.as_json()))
         else:
@@ -121,13 +124,32 @@ def generate(
     queries: Annotated[int, typer.Option(help="How many queries, each with one output.")] = 5,
     boxes: Annotated[int, typer.Option(help="How many boxes in all.")] = 47,
     shared: Annotated[int, typer.Option(help="How many streams come from a box of an earlier query.")] = 0,
+    mix: Annotated[
+        str, typer.Option(help="Proportions of the box types: filter, union, join, map.")
+    ] = "filter=34,union=13",
+    selectivity: Annotated[
+        tuple[float, float], typer.Option(help="Bounds of the filters' selectivities.")
+    ] = Shape.selectivity,
+    costs: Annotated[
+        str | None, typer.Option(help="Seconds per row of box types, as filter=4e-5,join=1e-4.")
+    ] = None,
     skew: Annotated[float, typer.Option(help="Zipf skew of the utilities.")] = 0.0,
     excess: Annotated[float, typer.Option(help="Load above the limit: 0.5 is +50 %.")] = 0.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same network.")] = 1,
 ) -> None:
     """Print a random network as YAML, in the manner of LSRM 5.2. The defaults are the paper's sizes."""
     with explained():
-        shape = Shape(queries=queries, boxes=boxes, shared=shared, skew=skew, excess=excess)
+        shape = Shape(
+            queries=queries,
+            boxes=boxes,
+            shared=shared,
+            mix=numbers_of(mix, "--mix"),
+            selectivity=selectivity,
+            skew=skew,
+            excess=excess,
+        )
+        if costs:
+            shape = replace(shape, costs={**shape.costs, **numbers_of(costs, "--costs")})
         typer.echo(spec.dump(generated(shape, seed=seed)), nl=False)
 
 

@@ -8,13 +8,15 @@ from datetime import timedelta
 from streamshed.errors import InvalidArgument
 
 _UNITS = {
+    1e-6: "us microsecond microseconds",
     1e-3: "ms msec msecs millisecond milliseconds",
     1.0: "s sec secs second seconds",
     60.0: "m min mins minute minutes",
     3600.0: "h hour hours",
+    86400.0: "d day days",
 }
 _SECONDS = {name: length for length, names in _UNITS.items() for name in names.split()}
-_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]+)\s*", re.IGNORECASE)
+_PATTERN = re.compile(r"\s*((?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def seconds(value: str | float | timedelta, what: str = "a duration") -> float:

@@ -11,13 +11,13 @@ import pytest
 from streamshed.errors import InvalidArgument
 from streamshed.experiments import (
     lsrm,
+    lsrm_by_rate,
     lsrm_sharing,
     lsrm_skew,
-    lsrm_tuple_utility,
-    lsrm_value_utility,
     registry,
 )
 from streamshed.experiments.registry import Row
+from streamshed.network.generate import Shape, generate
 
 
 def silent(done: int, total: int, what: str) -> None:
@@ -30,7 +30,7 @@ def means(rows: Sequence[Row], x: float, series: str = "") -> dict[str, float]:
 
 
 def test_qos_driven_algorithms_lose_the_least_tuple_utility() -> None:
-    rows = lsrm_tuple_utility.measure(2, 1, silent, excess=(0.5, 2.0), seconds=6.0)
+    rows = lsrm_by_rate.TUPLE_UTILITY.measure(2, 1, silent, excess=(0.5, 2.0), seconds=6.0)
     for excess in (0.5, 2.0):
         found = means(rows, lsrm.mean_rate(excess))
         assert set(found) == {*lsrm.ADMISSION, *lsrm.QOS_DRIVEN}
@@ -38,8 +38,17 @@ def test_qos_driven_algorithms_lose_the_least_tuple_utility() -> None:
         assert found["lsrm-semantic"] <= found["lsrm-random"]
 
 
+@pytest.mark.parametrize("excess", lsrm.EXCESS)
+def test_semantic_drops_never_lose_more_than_random_ones(excess: float) -> None:
+    """Run by run, of either utility: all of the figures' loads, on networks that the figures do not have."""
+    network = generate(Shape(excess=excess), seed=round(1000 * excess))
+    lost = lsrm.losses(network, lsrm.QOS_DRIVEN, seed=1, seconds=6.0)
+    for utility in (lost.tuples, lost.values):
+        assert utility["lsrm-semantic"] <= utility["lsrm-random"]
+
+
 def test_semantic_drops_save_at_least_half_of_the_value() -> None:
-    rows = lsrm_value_utility.measure(2, 1, silent, excess=(0.5,), seconds=6.0)
+    rows = lsrm_by_rate.VALUE_UTILITY.measure(2, 1, silent, excess=(0.5,), seconds=6.0)
     found = means(rows, lsrm.mean_rate(0.5))
     assert found["lsrm-semantic"] <= found["lsrm-random"] / 2
 
@@ -65,9 +74,8 @@ def test_the_road_maps_advantage_with_sharing_grows_with_skew_and_fades_with_loa
 def test_every_experiment_can_be_found_drawn_and_written(name: str, tmp_path: Path) -> None:
     experiment = registry.find(name)
     assert experiment.name == name
-    module = __import__(experiment.measure.__module__, fromlist=["RATIO"])
-    algorithms = [getattr(module, "RATIO", "lsrm-random")]
-    rows = [Row(x, "one", a, x, x / 2, 2 * x) for x in (1.0, 2.0) for a in algorithms]
+    kinds = [("", "lsrm-random"), ("one", lsrm_skew.RATIO), ("one", lsrm_sharing.RATIO), ("worst", "own stream")]
+    rows = [Row(x, series, a, x, x / 2, 2 * x) for x in (1.0, 2.0) for series, a in kinds]
     outcome = registry.Outcome(name, 7, 3, tuple(rows))
     data, picture = outcome.write(tmp_path / "new", experiment.draw)
     assert picture.read_bytes().startswith(b"\x89PNG")

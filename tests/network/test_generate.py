@@ -66,9 +66,18 @@ def test_excess_scales_the_rates() -> None:
     assert catalog.load == pytest.approx(1.22 * catalog.limit)
 
 
+def test_joins_take_their_share_of_the_boxes() -> None:
+    network = generate(Shape(queries=3, boxes=20, mix={"filter": 2.0, "union": 1.0, "join": 1.0}), seed=5)
+    assert Counter(box.op for box in network.boxes) == {"filter": 10, "union": 5, "join": 5, "map": 5}
+    assert sum(box.cost == 0 for box in network.boxes) == 5
+    assert len(network.sources) == 3 + 5 + 5
+
+
 @pytest.mark.parametrize("independent", [False, True])
-def test_selectivities_are_what_the_rows_do(independent: bool) -> None:
-    shape = Shape(queries=3, boxes=16, mix={"filter": 10.0, "union": 4.0, "map": 2.0}, shared=2)
+@pytest.mark.parametrize("joins", [0.0, 3.0])
+def test_selectivities_are_what_the_rows_do(independent: bool, joins: float) -> None:
+    mix = {"filter": 10.0, "union": 4.0, "map": 2.0, "join": joins}
+    shape = Shape(queries=3, boxes=16 + round(joins), mix=mix, shared=2)
     network = generate(replace(shape, independent=independent, excess=2.0), seed=4)
     simulation = Simulation(Scenario.of(network, seconds=10.0), unlimited=True)
     while not simulation.over:
@@ -87,6 +96,9 @@ def test_selectivities_are_what_the_rows_do(independent: bool) -> None:
         lambda: Shape(selectivity=(0.0, 1.0)),
         lambda: Shape(shared=40),
         lambda: Shape(skew=-1.0),
+        lambda: Shape(mix={"filter": 1.0, "union": -1.0}),
+        lambda: Shape(mix={"filter": 0.0}),
+        lambda: Shape(costs={"filter": -1.0, "union": 1.0}),
     ],
 )
 def test_nonsense_is_refused(make: object) -> None:

@@ -68,7 +68,7 @@ def test_sloping_utility_is_dropped_in_chunks():
     ],
 )
 def test_a_graph_that_is_not_concave_names_the_piece(points, piece):
-    with pytest.raises(ValueError, match=f"not concave: its piece {piece}"):
+    with pytest.raises(ValueError, match=f"not concave: its slope rises in the piece {piece}"):
         LossGraph.of(points)
 
 

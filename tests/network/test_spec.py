@@ -122,7 +122,7 @@ def with_(old, new):
         (with_('"x > 10"', '"z > 10"'), "boxes.f.where", "'z > 10'", "k, x, at"),
         (with_("inputs: [f, b]", "inputs: [f, c]"), "boxes.j.inputs", "'c'", "a, b, f"),
         (with_("inputs: [f, b]", "inputs: f"), "boxes.j.inputs", "'f'", "[name"),
-        (with_('"10 seconds"', '"10 parsecs"'), "boxes.j.within", "'10 parsecs'", "a number and a unit"),
+        (with_('"10 seconds"', '"10 parsecs"'), "boxes.j.within", "'10 parsecs'", "4 seconds"),
         (
             with_('"k INT, y DOUBLE"', '"k INT, y NUMBER"'),
             "sources.b.schema",

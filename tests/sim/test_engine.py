@@ -188,6 +188,19 @@ def test_service_takes_turns() -> None:
     assert fast / slow == pytest.approx(4.0, rel=0.05)
 
 
+def test_one_row_can_fill_several_queues() -> None:
+    """Behind a split all queues grow alike: when they need more room, they need it at the same row."""
+    builder = Builder("n", capacity=1.0).source("s", "x DOUBLE", rate=1000).filter("f", "s", "x >= 0", cost=1e-6)
+    for name in "abc":
+        builder.filter(f"g{name}", "f", "x >= 0", cost=1e-3)
+        builder.output(name, f"g{name}", value=("x", [[0, 100, 0.0, 1.0]]))
+    network = builder.build()
+    scenario = replace(Scenario.of(network, seconds=0.5), arrivals={"s": Constant(1000.0)}, slice=0.2)
+    worth = finished(scenario, unlimited=True).value.sum(axis=1)
+    assert worth[0] > 0
+    np.testing.assert_allclose(finished(scenario).value.sum(axis=1), worth)
+
+
 def test_bursts_fill_queues_and_calm_empties_them() -> None:
     network = (
         Builder("n", capacity=1.0)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streamshed.experiments import simpy_queue
+from streamshed.experiments import simpy_models
 from streamshed.network.build import Builder
+from streamshed.network.generate import Shape, generate
 from streamshed.sim.arrivals import Poisson, Trace
 from streamshed.sim.engine import Simulation
 from streamshed.sim.scenario import Scenario
@@ -69,5 +70,29 @@ def test_every_latency_is_the_one_simpy_gives() -> None:
         simulation.advance()
     simulation.drain()
     np.testing.assert_allclose(
-        simulation.latencies("o"), simpy_queue.latencies(arrivals.tolist(), SERVICE), rtol=1e-9, atol=1e-12
+        simulation.latencies("o"), simpy_models.latencies(arrivals.tolist(), SERVICE), rtol=1e-9, atol=1e-12
     )
+
+
+@pytest.mark.parametrize(("shared", "load", "slice"), [(0, -0.3, 0.01), (0, 0.4, 0.002), (3, 0.1, 0.0005)])
+def test_a_whole_network_gives_every_latency_that_simpy_gives(shared: int, load: float, slice: float) -> None:
+    """Boxes in turns, each with its queue, with and without split points, below and above capacity."""
+    network = generate(Shape(shared=shared, excess=load, rates=(0.5, 2.0)), seed=6)
+    drawn = Scenario.of(network, seconds=0.5, seed=2)
+    rng = np.random.default_rng(2)
+    times = {name: process.start(rng).until(0.5) for name, process in drawn.arrivals.items()}
+    scenario = replace(
+        drawn,
+        slice=slice,
+        interval=0.2,
+        arrivals={name: Trace(found) for name, found in times.items()},
+        recorded={name: {"value": 100 * rng.random(len(found))} for name, found in times.items()},
+    )
+    simulation = Simulation(scenario)
+    while not simulation.over:
+        simulation.advance()
+    simulation.drain()
+    model = simpy_models.network(scenario)
+    assert simpy_models.run(model) == simulation.delivered.sum() > 1000
+    for name, output in model.outputs.items():
+        np.testing.assert_allclose(simulation.latencies(name), output.latencies, rtol=1e-6, atol=1e-9)

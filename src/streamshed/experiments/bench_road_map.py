@@ -3,18 +3,21 @@
 For each size a network is generated (ten boxes a query, no sharing) and its road map built with random drops;
 the exponent is the slope of log(time) over log(boxes), by least squares on the fastest of the repeats. Two
 look-ups are timed: at rates already weighed, and at rates that changed since, when the table is weighed anew.
+Beside them stands what `optimal` takes to plan for rates that changed, by solving its linear program.
 Times are processor seconds of this process, so that a busy machine disturbs them less.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.generate import Shape, generate
+from streamshed.policies.optimal import Optimal
 from streamshed.policies.road_map import build
 from streamshed.policies.table import RoadMap
 
@@ -22,6 +25,7 @@ Progress = Callable[[int, int, str], None]
 SIZES = (50, 500, 5000)
 REPEATS = 3
 LOOK_UPS = 10_000
+SOLVES = 9
 
 
 def run(
@@ -47,6 +51,7 @@ def run(
                 "build_seconds_all": seconds,
                 "look_up_microseconds": _look_up(table, catalog, changing=False),
                 "look_up_new_rates_microseconds": _look_up(table, catalog, changing=True),
+                "optimal_milliseconds": _solve(catalog),
             }
         )
     progress(total, total, "done")
@@ -63,6 +68,18 @@ def _look_up(table: RoadMap, catalog: Catalog, *, changing: bool) -> float:
     for excess in excesses:
         table.look_up(excess, dict(rates) if changing else rates)
     return (time.process_time() - start) / count * 1e6
+
+
+def _solve(catalog: Catalog) -> float:
+    """Milliseconds in which `optimal` decides for new rates; the median."""
+    planner = Optimal().planner(catalog)
+    seconds: list[float] = []
+    for number in range(SOLVES):
+        rates = {name: rate * (0.8 + 0.1 * number) for name, rate in catalog.rates.items()}
+        start = time.process_time()
+        planner.decide(rates)
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds) * 1e3
 
 
 def _exponent(rows: Sequence[dict[str, Any]]) -> float:

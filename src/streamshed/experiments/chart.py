@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,29 @@ _SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#0
 _MARKERS = "o^sDvPX"
 
 
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What is written on a picture."""
+
+    title: str
+    x: str
+    y: str
+    note: str = ""
+    """Below the title: what was measured."""
+
+
 def lines(
     rows: Sequence[Row],
     path: Path,
+    labels: Labels,
     *,
-    title: str,
-    x: str,
-    y: str,
     by: Callable[[Row], str],
-    note: str = "",
     log: bool = False,
     ticks: Callable[[float], str] | None = None,
     reference: float | None = None,
 ) -> None:
     """One line for each `by(row)`, the mean, with whiskers from the smallest to the largest run."""
-    figure, axes = _canvas(title, x, y, note)
+    figure, axes = _canvas(labels)
     groups = _groups(rows, by)
     width = max(row.x for row in rows) - min(row.x for row in rows)
     for number, (name, group) in enumerate(groups.items()):
@@ -79,17 +88,14 @@ def lines(
 def bars(
     rows: Sequence[Row],
     path: Path,
+    labels: Labels,
     *,
-    title: str,
-    x: str,
-    y: str,
     by: Callable[[Row], str],
-    note: str = "",
     ticks: Callable[[float], str] = str,
     reference: float | None = None,
 ) -> None:
     """At each x one bar for each `by(row)`, with whiskers from the smallest to the largest run."""
-    figure, axes = _canvas(title, x, y, note)
+    figure, axes = _canvas(labels)
     groups = _groups(rows, by)
     places = sorted({row.x for row in rows})
     width = 0.8 / len(groups)
@@ -111,6 +117,35 @@ def bars(
     _save(figure, path)
 
 
+def stacks(
+    rows: Sequence[Row],
+    path: Path,
+    labels: Labels,
+    *,
+    by: Callable[[Row], str],
+    order: Sequence[str],
+) -> None:
+    """At each x one bar, made up of what each `by(row)` adds, in that order."""
+    figure, axes = _canvas(labels)
+    groups = _groups(rows, by)
+    heights = dict.fromkeys(sorted({row.x for row in rows}), 0.0)
+    for name in (each for each in order if each in groups):
+        group = groups[name]
+        axes.bar(
+            [row.x for row in group],
+            [row.loss_mean for row in group],
+            0.75,
+            bottom=[heights[row.x] for row in group],
+            color=_SERIES[order.index(name) % len(_SERIES)],
+            label=name,
+        )
+        for row in group:
+            heights[row.x] += row.loss_mean
+    axes.set_xticks(list(heights), [f"{place:g}" for place in heights])
+    axes.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
 def _whiskers(rows: Sequence[Row]) -> list[list[float]]:
     """From the mean down to the least and up to the most."""
     return [[row.loss_mean - row.loss_min for row in rows], [row.loss_max - row.loss_mean for row in rows]]
@@ -123,7 +158,7 @@ def _groups(rows: Sequence[Row], by: Callable[[Row], str]) -> dict[str, list[Row
     return groups
 
 
-def _canvas(title: str, x: str, y: str, note: str) -> tuple[Any, Any]:
+def _canvas(labels: Labels) -> tuple[Any, Any]:
     # Not through pyplot: no global state, no display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -131,11 +166,10 @@ def _canvas(title: str, x: str, y: str, note: str) -> tuple[Any, Any]:
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=22 if note else 10)
-    if note:
-        axes.text(0, 1.02, note, transform=axes.transAxes, fontsize=9, color="#555555")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_title(labels.title, loc="left", fontsize=12, fontweight="bold", pad=22 if labels.note else 10)
+    axes.text(0, 1.02, labels.note, transform=axes.transAxes, fontsize=9, color="#555555")
+    axes.set_xlabel(labels.x)
+    axes.set_ylabel(labels.y)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):

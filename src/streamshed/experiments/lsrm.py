@@ -5,11 +5,13 @@ LSRM = Tatbul et al., Load Shedding in a Data Stream Manager, VLDB 2003, section
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from streamshed.experiments.registry import Progress, Row, spread
+from streamshed.network.generate import Shape, generate
 from streamshed.network.graph import Network
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.registry import network_policy
@@ -21,6 +23,8 @@ EXCESS = (0.22, 0.5, 1.0, 1.5, 2.0, 2.5, 3.07)
 """Load above what the node may carry: the paper goes from +22 % to +307 %."""
 ADMISSION = ("input-random", "input-cost-top", "input-uniform", "input-cost-uniform")
 QOS_DRIVEN = ("lsrm-random", "lsrm-semantic")
+NOTE = "5 queries, 34 filters, 13 unions, 18 inputs; mean of the runs, whiskers from least to most"
+"""On the main network."""
 SECONDS = 12.0
 WARM_UP = 2.0
 _SLOWEST_RATE = 0.1
@@ -59,6 +63,54 @@ class Losses:
 
     tuples: Mapping[str, float]
     values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One place of a figure: where it stands, and the network that a seed gives there."""
+
+    x: float
+    series: str
+    load: float
+    network: Callable[[int], Network]
+
+
+def generated(shape: Shape) -> Callable[[int], Network]:
+    """The network of that shape, for any seed."""
+    return lambda seed: generate(shape, seed=seed)
+
+
+def ratio_of(algorithms: Sequence[str]) -> str:
+    """The name of the first one's loss over the second one's."""
+    return "/".join(algorithms)
+
+
+def measure(
+    points: Sequence[Point],
+    algorithms: Sequence[str],
+    utility: Callable[[Losses], Mapping[str, float]],
+    *,
+    runs: int,
+    seed: int,
+    seconds: float,
+    progress: Progress,
+    ratio: bool = False,
+) -> list[Row]:
+    """All points of a figure, each over `runs` seeds; with `ratio` also the first loss over the second."""
+    rows: list[Row] = []
+    for number, point in enumerate(points):
+        found: dict[str, list[float]] = {name: [] for name in algorithms}
+        for run in range(runs):
+            what = f"+{point.load:.0%} load{point.series and ', ' + point.series}, run {run + 1}"
+            progress(number * runs + run, len(points) * runs, what)
+            lost = utility(losses(point.network(seed + run), algorithms, seed + run, seconds))
+            for name in algorithms:
+                found[name].append(lost[name])
+        rows += [spread(point.x, point.series, name, found[name]) for name in algorithms]
+        if ratio:
+            rows.append(spread(point.x, point.series, ratio_of(algorithms), ratios(*found.values())))
+    progress(len(points) * runs, len(points) * runs, "done")
+    return rows
 
 
 def losses(network: Network, algorithms: Sequence[str], seed: int, seconds: float) -> Losses:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streamshed.experiments import chart, lsrm
-from streamshed.experiments.registry import Experiment, Progress, Row, spread
-from streamshed.network.generate import Shape, generate
+from streamshed.experiments.registry import Experiment, Progress, Row
+from streamshed.network.generate import Shape
 
 ALGORITHMS = lsrm.QOS_DRIVEN
-RATIO = "/".join(ALGORITHMS)
+RATIO = lsrm.ratio_of(ALGORITHMS)
 SKEW = (0.0, 0.5, 1.0, 1.5, 2.0)
 EXCESS = (0.5, 1.0, 2.0, 3.07)
 
@@ -28,33 +28,38 @@ def measure(
     excess: Sequence[float] = EXCESS,
     seconds: float = lsrm.SECONDS,
 ) -> list[Row]:
-    rows = []
-    done, total = 0, len(skew) * len(excess) * runs
-    for load in excess:
-        series = f"rate {lsrm.mean_rate(load):.2f} (+{load:.0%})"
-        for theta in skew:
-            found: dict[str, list[float]] = {name: [] for name in ALGORITHMS}
-            for run in range(runs):
-                progress(done, total, f"+{load:.0%} load, skew {theta}, run {run + 1}")
-                network = generate(Shape(excess=load, skew=theta, ranked=True), seed=seed + run)
-                values = lsrm.losses(network, ALGORITHMS, seed + run, seconds).values
-                for name in ALGORITHMS:
-                    found[name].append(values[name])
-                done += 1
-            rows += [spread(theta, series, name, found[name]) for name in ALGORITHMS]
-            rows.append(spread(theta, series, RATIO, lsrm.ratios(*found.values())))
-    progress(total, total, "done")
-    return rows
+    points = [
+        lsrm.Point(
+            theta,
+            f"rate {lsrm.mean_rate(load):.2f} (+{load:.0%})",
+            load,
+            lsrm.generated(Shape(excess=load, skew=theta, ranked=True)),
+        )
+        for load in excess
+        for theta in skew
+    ]
+    return lsrm.measure(
+        points,
+        ALGORITHMS,
+        lambda lost: lost.values,
+        runs=runs,
+        seed=seed,
+        seconds=seconds,
+        progress=progress,
+        ratio=True,
+    )
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     chart.lines(
         [row for row in rows if row.algorithm == RATIO],
         path,
-        title="Random over semantic road map: value utility lost, by skew",
-        note="5 queries, 34 filters, 13 unions, 18 inputs; mean of the runs, whiskers from least to most",
-        x="skew θ of the utilities",
-        y="loss of lsrm-random / loss of lsrm-semantic",
+        chart.Labels(
+            title="Random over semantic road map: value utility lost, by skew",
+            x="skew θ of the utilities",
+            y="loss of lsrm-random / loss of lsrm-semantic",
+            note=lsrm.NOTE,
+        ),
         by=lambda row: row.series,
         log=True,
         reference=1.0,

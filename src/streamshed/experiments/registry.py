@@ -1,4 +1,4 @@
-"""What experiments there are. A new one is a module with an `EXPERIMENT`, and a line here."""
+"""What experiments there are. A new one is a module with an `Experiment`, and a line here."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from streamshed.errors import InvalidArgument
 Progress = Callable[[int, int, str], None]
 """Told how much is done, out of how much, and what is being done."""
 
-_MODULES = {
-    "lsrm-tuple-utility": "streamshed.experiments.lsrm_tuple_utility",
-    "lsrm-value-utility": "streamshed.experiments.lsrm_value_utility",
-    "lsrm-skew": "streamshed.experiments.lsrm_skew",
-    "lsrm-sharing": "streamshed.experiments.lsrm_sharing",
-    "las-throughput": "streamshed.experiments.las_throughput",
-    "las-threshold": "streamshed.experiments.las_threshold",
-    "las-wmax": "streamshed.experiments.las_wmax",
-    "las-distribution": "streamshed.experiments.las_distribution",
-    "las-precision": "streamshed.experiments.las_precision",
-    "las-timeline": "streamshed.experiments.las_timeline",
-    "las-spark-timeline": "streamshed.experiments.las_spark_timeline",
-    "las-spark-mentions": "streamshed.experiments.las_spark_mentions",
+_WHERE = {
+    "lsrm-tuple-utility": ("lsrm_by_rate", "TUPLE_UTILITY"),
+    "lsrm-value-utility": ("lsrm_by_rate", "VALUE_UTILITY"),
+    "lsrm-skew": ("lsrm_skew", "EXPERIMENT"),
+    "lsrm-sharing": ("lsrm_sharing", "EXPERIMENT"),
+    "road-map-distance": ("road_map_distance", "EXPERIMENT"),
+    "las-throughput": ("las_throughput", "EXPERIMENT"),
+    "las-threshold": ("las_threshold", "EXPERIMENT"),
+    "las-wmax": ("las_wmax", "EXPERIMENT"),
+    "las-distribution": ("las_distribution", "EXPERIMENT"),
+    "las-precision": ("las_precision", "EXPERIMENT"),
+    "las-timeline": ("las_timeline", "EXPERIMENT"),
+    "las-spark-timeline": ("las_spark_timeline", "EXPERIMENT"),
+    "las-spark-mentions": ("las_spark_mentions", "EXPERIMENT"),
 }
+"""Module and name of each, loaded when asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +86,15 @@ class Outcome:
 
 
 def names() -> list[str]:
-    return list(_MODULES)
+    return list(_WHERE)
 
 
 def find(name: str) -> Experiment:
     """The experiment of that name."""
-    if name not in _MODULES:
-        raise InvalidArgument("no such experiment", got=name, hint="one of " + ", ".join(_MODULES))
-    experiment: Experiment = import_module(_MODULES[name]).EXPERIMENT
+    if name not in _WHERE:
+        raise InvalidArgument("no such experiment", got=name, hint="one of " + ", ".join(_WHERE))
+    module, attribute = _WHERE[name]
+    experiment: Experiment = getattr(import_module(f"streamshed.experiments.{module}"), attribute)
     return experiment
 
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.network.analysis import Inverse
 from streamshed.network.expression import Expression, parse
@@ -36,7 +37,6 @@ from streamshed.network.graph import (
     schema_of,
 )
 from streamshed.network.qos import Histogram, LatencyGraph, LossGraph, QoS, ValueGraph
-from streamshed.network.units import seconds
 
 Text = str | Expression
 Points = Iterable[Sequence[float]]
@@ -135,7 +135,7 @@ class Builder:
                 name=name,
                 inputs=tuple(inputs),
                 on=tuple(on),
-                within=seconds(within),
+                within=seconds(within, "within"),
                 cost=cost,
                 selectivity=selectivity,
             )
@@ -157,8 +157,8 @@ class Builder:
             Aggregate(
                 name=name,
                 inputs=(input,),
-                window=seconds(window),
-                slide=None if slide is None else seconds(slide),
+                window=seconds(window, "window"),
+                slide=None if slide is None else seconds(slide, "slide"),
                 by=tuple(by),
                 compute={column: _expression(text) for column, text in compute.items()},
                 cost=cost,

@@ -69,7 +69,8 @@ def check(network: Draft) -> list[Problem]:
                             ", ".join(usable),
                         )
                     )
-            if isinstance(node, Box) and node.name not in network.broken:
+            # What is broken may be of no known op; what was read as a union or a join is one.
+            if isinstance(node, Union | Join) or (isinstance(node, Box) and node.name not in network.broken):
                 _check_arity(node, problems)
     if any("the name is taken" in problem.problem for problem in problems):
         return problems

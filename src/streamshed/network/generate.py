@@ -6,6 +6,11 @@ one `value`, spread evenly over [0, 100] (the paper's are integers; real numbers
 filters are `value > constant`. Each output has a value graph of two intervals: the lower has a utility drawn
 by Zipf, the upper 1; its loss graph follows from that and from the values that reach it.
 
+Joins, of which the paper's main network has none, pair rows by a `key` of their own, which says nothing of
+the value. Behind a join a row has the value of its left side; a map that costs nothing, and is not counted
+among the boxes, leaves the key alone on the right side. The window is as long as the selectivity asks for at
+the rates of the network.
+
 With `independent` each filter tests a field of its own, so that a row's fate at one filter says nothing of
 the next; costs and selectivities then describe the network exactly, whatever is dropped.
 
@@ -24,12 +29,15 @@ import numpy as np
 from streamshed.errors import InvalidArgument
 from streamshed.network.build import Builder
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Network
+from streamshed.network.graph import Join, Network
 from streamshed.network.qos import Histogram
 from streamshed.network.ranges import INF, Ranges, above
 
 LOWEST, HIGHEST = 0.0, 100.0
 _EVEN = Histogram.uniform(LOWEST, HIGHEST)
+_BINARY = ("union", "join")
+_KEYS = 100
+"""Different values of a join's key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +47,15 @@ class Shape:
     queries: int = 5
     boxes: int = 47
     mix: Mapping[str, float] = field(default_factory=lambda: {"filter": 34.0, "union": 13.0}, hash=False)
-    """Proportions of the box types: `filter`, `union`, `map`."""
+    """Proportions of the box types: `filter`, `union`, `join`, `map`."""
     shared: int = 0
     """How many streams come from a box of an earlier query instead of from a source."""
     selectivity: tuple[float, float] = (0.8, 1.0)
     """Bounds of the filters' selectivities."""
+    pairs: tuple[float, float] = (0.3, 0.6)
+    """Bounds of the joins' selectivities: pairs for each row that enters on either side."""
     costs: Mapping[str, float] = field(
-        default_factory=lambda: {"filter": 4e-5, "union": 2e-5, "map": 3e-5}, hash=False
+        default_factory=lambda: {"filter": 4e-5, "union": 2e-5, "map": 3e-5, "join": 6e-5}, hash=False
     )
     """Seconds per row of each box type."""
     skew: float = 0.0
@@ -67,17 +77,22 @@ class Shape:
 
     def __post_init__(self) -> None:
         low, high = self.selectivity
-        counts = self.counts()
+        some = min(self.mix.values(), default=0) >= 0 < sum(self.mix.values())
+        counts = self.counts() if some else {}
+        unknown = sorted(set(self.mix) - set(self.costs))
         checks = (
             (self.queries >= 1, "a network needs a query", self.queries),
             (self.boxes >= self.queries, "every query needs a box", self.boxes),
-            (set(self.mix) <= set(self.costs), "a box type without a cost", sorted(self.mix)),
+            (not unknown, "a box type without a cost", unknown),
+            (some, "a mix needs shares above 0", dict(self.mix)),
+            (min(self.costs.values()) >= 0, "costs must not be negative", dict(self.costs)),
             (0 < low <= high <= 1, "selectivities must lie above 0 and up to 1", self.selectivity),
+            (0 < self.pairs[0] <= self.pairs[1], "joins need selectivities above 0", self.pairs),
             (0 < self.lower < 1, "the lower interval's share must lie between 0 and 1", self.lower),
             (self.levels >= 1, "utilities need at least one level", self.levels),
             (self.skew >= 0, "skew must not be negative", self.skew),
             (
-                0 <= self.shared < self.queries + counts.get("union", 0),
+                0 <= self.shared < self.queries + sum(counts.get(op, 0) for op in _BINARY),
                 "too many shared streams",
                 self.shared,
             ),
@@ -152,8 +167,16 @@ def generate_sharing(
 
 def loaded(network: Network, excess: float) -> Network:
     """The network with its rates scaled so that its load is `excess` above its limit."""
-    rates = Catalog.of(network).overloaded(excess).rates
-    return replace(network, sources=tuple(replace(source, rate=rates[source.name]) for source in network.sources))
+    before, rates = Catalog.of(network).rates, Catalog.of(network).overloaded(excess).rates
+    faster = max((rates[name] / rate for name, rate in before.items() if rate > 0), default=1.0)
+    return replace(
+        network,
+        sources=tuple(replace(source, rate=rates[source.name]) for source in network.sources),
+        # As many rows within a window as before, so that selectivities stay.
+        boxes=tuple(
+            replace(box, within=box.within / faster) if isinstance(box, Join) else box for box in network.boxes
+        ),
+    )
 
 
 class _Generator:
@@ -163,6 +186,7 @@ class _Generator:
         self._builder = Builder(f"random-{seed}", capacity=1.0, headroom=shape.headroom)
         own = range(shape.counts().get("filter", 0)) if shape.independent else ()
         self._fields = ["value", *(f"v{number}" for number in own)]
+        self._keyed = shape.counts().get("join", 0) > 0
         self._sources = 0
         self._filters = 0
         self._shared = 0
@@ -172,7 +196,7 @@ class _Generator:
         # Utilities first: networks of different skew then have the same boxes.
         utilities = _utilities(self._shape, self._rng)
         plans = self._deal()
-        leaves = [1 + plan.count("union") for plan in plans]
+        leaves = [1 + sum(plan.count(op) for op in _BINARY) for plan in plans]
         for query, (plan, utility) in enumerate(zip(plans, utilities, strict=True)):
             own: list[_Stream] = []
             heads: list[_Stream] = []
@@ -207,8 +231,11 @@ class _Generator:
         rate = float(self._rng.uniform(*self._shape.rates))
         name = f"s{self._sources}"
         self._sources += 1
-        schema = ", ".join(f"{field} DOUBLE" for field in self._fields)
-        self._builder.source(name, schema, rate=rate, values=dict.fromkeys(self._fields, _EVEN))
+        schema = ", ".join(f"{field} DOUBLE" for field in self._fields) + (", key INT" if self._keyed else "")
+        values = dict.fromkeys(self._fields, _EVEN)
+        if self._keyed:
+            values["key"] = Histogram.uniform(1, _KEYS)
+        self._builder.source(name, schema, rate=rate, values=values)
         return _Stream(name, rate, _EVEN)
 
     def _box(self, name: str, op: str, heads: list[_Stream]) -> _Stream:
@@ -221,8 +248,18 @@ class _Generator:
             values = Histogram.mixture([(first.rate, first.values), (second.rate, second.values)])
             assert values is not None
             return _Stream(name, first.rate + second.rate, values)
+        if op == "join":
+            second = heads.pop(int(self._rng.integers(len(heads))))
+            pairs = float(self._rng.uniform(*self._shape.pairs))
+            rates = first.rate + second.rate
+            # Pairs per second: rate · rate · (a window to each side) / keys.
+            within = pairs * rates * _KEYS / (2 * first.rate * second.rate)
+            self._builder.map(f"{name}_key", second.node, {"key": "key"}, cost=0.0)
+            self._builder.join(name, (first.node, f"{name}_key"), ["key"], within, cost=cost, selectivity=pairs)
+            return _Stream(name, pairs * rates, first.values)
         if op == "map":
-            self._builder.map(name, first.node, {field: field for field in self._fields}, cost=cost)
+            carried = [*self._fields, *(["key"] if self._keyed else [])]
+            self._builder.map(name, first.node, {field: field for field in carried}, cost=cost)
             return _Stream(name, first.rate, first.values)
         share = float(self._rng.uniform(*self._shape.selectivity))
         tested, spread = "value", first.values

@@ -43,7 +43,7 @@ class Graph:
     >>> Graph.of([(0, 0.0), (50, 0.2), (100, 1.0)])
     Traceback (most recent call last):
     ...
-    streamshed.errors.InvalidArgument: the graph is not concave: its piece from 50 to 100 is steeper than ...
+    streamshed.errors.InvalidArgument: the graph is not concave: its slope rises in the piece from 50 to 100
       got:  slope 0.016 after 0.004
       hint: utility must fall ever faster, never slower, as the quality gets worse
     """
@@ -66,8 +66,8 @@ class Graph:
         for before, after in pairwise(graph.pieces):
             if after.slope > before.slope + _TOLERANCE:
                 raise InvalidArgument(
-                    f"the graph is not concave: its piece from {number(after.low)} to {number(after.high)}"
-                    f" is steeper than the one from {number(before.low)} to {number(before.high)}",
+                    f"the graph is not concave: its slope rises in the piece from {number(after.low)} to"
+                    f" {number(after.high)}",
                     got=f"slope {after.slope:g} after {before.slope:g}",
                     hint="utility must fall ever faster, never slower, as the quality gets worse",
                 )
@@ -310,6 +310,9 @@ class ValueGraph:
         utility = np.zeros(len(values))
         for low, high, interval in self._spans():
             inside = (values >= low) & (values < high)
+            if interval.end == interval.utility:
+                np.putmask(utility, inside, interval.utility)
+                continue
             along = (values[inside] - interval.low) / (interval.high - interval.low)
             utility[inside] = interval.utility + (interval.end - interval.utility) * along
         return utility

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.network import expression as expressions
 from streamshed.network.analysis import Inverse
@@ -42,7 +43,6 @@ from streamshed.network.graph import (
     schema_of,
 )
 from streamshed.network.qos import Graph, Histogram, LatencyGraph, LossGraph, QoS, ValueGraph
-from streamshed.network.units import seconds
 
 T = TypeVar("T")
 _MAX_BYTES = 4_000_000

@@ -32,7 +32,7 @@ the plan with its drops fits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,7 +44,8 @@ from streamshed.network.catalog import Catalog
 from streamshed.network.qos import LossGraph
 from streamshed.network.values import loss_graphs
 from streamshed.policies.contract import SLACK, Decision, Row, drop, overload, sheddable, with_rates
-from streamshed.policies.segments import Segments
+from streamshed.policies.segments import Segment, Segments
+from streamshed.records import Drop
 
 _NOTHING = 1e-9
 
@@ -69,7 +70,7 @@ class OptimalPlanner:
         excess = overload(catalog)
         if not excess:
             return Decision(self.policy, catalog.load, catalog.limit, (), None)
-        program = _Program(catalog, self.segments, self.graphs)
+        program = Program(catalog, self.segments, self.graphs)
         limit = catalog.limit
         for _ in range(50):
             row = program.row(program.solve(limit))
@@ -82,7 +83,7 @@ class OptimalPlanner:
         return Decision(self.policy, catalog.load, catalog.limit, (row,), 0, remaining)
 
 
-class _Program:
+class Program:
     """The linear program at given rates."""
 
     def __init__(self, catalog: Catalog, segments: Segments, graphs: Mapping[str, LossGraph]) -> None:
@@ -140,10 +141,12 @@ class _Program:
             np.array(bounds),
         )
 
-    def solve(self, limit: float) -> np.ndarray:
-        """The flows that pass the candidates."""
+    def solve(self, limit: float, at_most: np.ndarray | None = None) -> np.ndarray:
+        """The flows that pass the candidates; none above `at_most`, if given."""
         a_ub, b_ub, a_eq, b_eq, costs, bounds = self._constraints
         b_ub[-1] = max(0.0, limit - self.least)
+        if at_most is not None:
+            bounds = np.concatenate((np.minimum(at_most, self.full), bounds[len(self.full) :]))
         found = linprog(
             costs,
             A_ub=a_ub,
@@ -158,6 +161,20 @@ class _Program:
         flows: np.ndarray = np.clip(found.x[: len(self.full)], 0.0, self.full)
         return flows
 
+    def flows(self, drops: Iterable[Drop]) -> np.ndarray:
+        """The other way round: the flows that pass the candidates under some random drops."""
+        keeps = {drop.at: drop.keep for drop in drops}
+        passing = np.zeros(len(self.full))
+        for segment in self.segments.all:
+            passing[segment.index] = self._reaching(segment, passing) * keeps.get(segment.arc, 1.0)
+        return passing
+
+    def _reaching(self, segment: Segment, passing: np.ndarray) -> float:
+        """Rows that reach a candidate, when those above it let so many pass."""
+        if segment.source is not None:
+            return float(self.full[segment.index])
+        return float(sum(times * passing[parent] for parent, times in self.segments.parents[segment.index]))
+
     def row(self, flows: np.ndarray) -> Row:
         """Drops that give these flows, as keeps from upstream down; and their effect, computed anew."""
         catalog, candidates = self.catalog, self.segments.all
@@ -165,11 +182,7 @@ class _Program:
         passing = np.zeros(len(flows))
         for segment in candidates:
             index = segment.index
-            reach = (
-                self.full[index]
-                if segment.source is not None
-                else sum(times * passing[parent] for parent, times in self.segments.parents[index])
-            )
+            reach = self._reaching(segment, passing)
             if reach > _NOTHING * self.full[index] and flows[index] < reach * (1 - _NOTHING):
                 keeps[index] = flows[index] / reach
             passing[index] = reach * keeps[index]

@@ -17,7 +17,7 @@ from streamshed.network.expression import parse
 from streamshed.network.graph import Aggregate, Join, Network, inputs
 from streamshed.records import Drop
 from streamshed.sim import kernel
-from streamshed.sim.kernel import Floats, Ints
+from streamshed.sim.kernel import Floats, Ints, Places
 from streamshed.sim.layout import Layout
 from streamshed.sim.rows import EMPTY, Array, Pool, Rows, Test, joined
 from streamshed.sim.scenario import Scenario
@@ -25,9 +25,9 @@ from streamshed.sim.state import AggregateState, JoinState, StatefulBox
 from streamshed.sim.values import Values
 
 _STEPS_WITH_STATE = 10
-_QUEUE = 1 << 6
+_QUEUE = 1 << 4
 """Rows that a queue first has room for: a power of two."""
-_DELIVERIES = 1 << 15
+_DELIVERIES = 1 << 14
 _SALT_STRIDE = 64
 
 
@@ -138,8 +138,9 @@ class Simulation:
         """[output, interval in which the row arrived]"""
         self.value: Floats = np.zeros((len(network.outputs), width))
         """The same, each row weighed with its value utility (1 where the output has no value graph)."""
-        self._latencies: list[tuple[Ints, Floats]] = []
-        self._seen_latencies = 0
+        self._latencies: list[tuple[Places, Floats]] = []
+        self._recent: Floats = np.zeros((len(network.outputs), 2))
+        """Of the rows delivered since the last observation: sum of latencies, count."""
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────
 
@@ -223,7 +224,7 @@ class Simulation:
         wrong = []
         for name, index in self.layout.box.items():
             entered = sum(int(passed[self.layout.arc[each]]) for each in network.arcs_into(name))
-            if entered != state.served[index] + state.waiting[index]:
+            if entered != state.served[index] + state.queue[index, kernel.WAITING]:
                 wrong.append(f"{name}: entered {entered}")
             if self._wiring.kind[index] != kernel.SINK:
                 left = int(state.served[index] - state.filtered[index])
@@ -278,18 +279,13 @@ class Simulation:
         return found
 
     def _queued(self) -> dict[str, int]:
-        arcs = self._state.entry_arc[kernel.entries(self._state)]
+        arcs = self._state.entry[kernel.entries(self._state), kernel.ARC]
         counts = np.bincount(arcs, minlength=len(self.layout.arc))
         return {name: int(counts[index]) for name, index in self.layout.arc.items()}
 
     def _recent_latency(self) -> dict[str, float]:
-        recent = self._latencies[self._seen_latencies :]
-        self._seen_latencies = len(self._latencies)
-        if not recent:
-            return {}
-        outputs = np.concatenate([part[0] for part in recent])
-        sums = np.bincount(outputs, np.concatenate([part[1] for part in recent]), len(self.layout.output))
-        counts = np.bincount(outputs, minlength=len(self.layout.output))
+        sums, counts = self._recent.T.copy()
+        self._recent[:] = 0.0
         return {name: float(sums[i] / counts[i]) for name, i in self.layout.output.items() if counts[i]}
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────
@@ -306,16 +302,16 @@ class Simulation:
         first: Mapping[str, int] = {}
         if fresh:
             waiting = kernel.entries(state)
-            positions = state.entry_row[waiting]
+            positions = state.entry[waiting, kernel.ROW]
             moved, first = self._pool.refill(np.unique(positions), fresh)
-            state.entry_row[waiting] = moved[positions]
+            state.entry[waiting, kernel.ROW] = moved[positions]
         feed = self._feed(fresh, times, first)
         drops = self._in_force()
         if self._changed:
             kernel.thin(self._wiring, drops, self._pool.view, state)
             self._changed = False
         state.at[kernel.FED] = 0
-        sunk: list[tuple[Ints, Ints]] = []
+        sunk: list[tuple[Places, Places]] = []
         reason = -1
         while reason != kernel.DONE:
             reason = kernel.run(end, self._wiring, drops, self._pool.view, feed, self._state)
@@ -386,13 +382,14 @@ class Simulation:
             self.delivered,
             self.value,
             latency,
+            self._recent,
         )
         self._latencies.append((state.delivered_output[:count].copy(), latency))
         state.at[kernel.DELIVERED] = 0
 
     # ── boxes with state ─────────────────────────────────────────────────────────────────────────
 
-    def _absorb(self, sunk: Sequence[tuple[Ints, Ints]]) -> None:
+    def _absorb(self, sunk: Sequence[tuple[Places, Places]]) -> None:
         """Hand the rows that were served at boxes with state over to them; results come by `_results`."""
         arcs, rows = (np.concatenate([part[i] for part in sunk]) for i in (0, 1))
         for name in self._boxes:
@@ -404,7 +401,7 @@ class Simulation:
 
     def _horizon(self) -> float:
         """No row that arrived before this is still under way."""
-        positions = self._state.entry_row[kernel.entries(self._state)]
+        positions = self._state.entry[kernel.entries(self._state), kernel.ROW]
         oldest = float(self._pool.arrived[positions].min()) if len(positions) else np.inf
         return min(oldest, self.now)
 
@@ -444,48 +441,47 @@ def _upstream(network: Network, name: str) -> set[str]:
 
 
 def _new_state(layout: Layout) -> kernel.State:
-    boxes, arcs, classes = max(1, len(layout.box)), len(layout.arc), len(layout.classes)
-    at = np.zeros(9, np.int64)
-    at[kernel.FULL] = -1
-    at[kernel.VISITED] = -1
-
-    def zeros(*shape: int) -> Ints:
-        return np.zeros(shape, np.int64)
-
+    boxes, arcs, classes = layout.slots, len(layout.arc), len(layout.classes)
+    at = np.zeros(8, np.int64)
+    at[kernel.VISITED] = boxes
+    queue = np.zeros((boxes + 1, 4), np.uint32)
+    queue[:boxes, kernel.BEGIN] = np.arange(boxes) * _QUEUE
+    queue[:boxes, kernel.MASK] = _QUEUE - 1
     fan_out = max((len(names) for names in layout.network.consumers.values()), default=1)
     deliveries = _DELIVERIES + fan_out
+
+    def places(*shape: int) -> kernel.Places:
+        return np.zeros(shape, np.uint32)
+
     return kernel.State(
         clock=np.zeros(6),
         at=at,
-        queue_from=np.arange(boxes) * _QUEUE,
-        queue_mask=np.full(boxes, _QUEUE - 1),
-        head=zeros(boxes),
-        waiting=zeros(boxes),
-        ring=zeros(boxes + 1),
-        entry_row=zeros(boxes * _QUEUE),
-        entry_arc=zeros(boxes * _QUEUE),
-        delivered_output=zeros(deliveries),
-        delivered_row=zeros(deliveries),
+        queue=queue,
+        ring=places(1 << boxes.bit_length()),
+        entry=places(boxes * _QUEUE, 2),
+        delivered_output=places(deliveries),
+        delivered_row=places(deliveries),
         delivered_at=np.zeros(deliveries),
-        sunk_arc=zeros(_DELIVERIES),
-        sunk_row=zeros(_DELIVERIES),
-        sunk_at=np.zeros(_DELIVERIES),
-        served=zeros(boxes),
-        filtered=zeros(boxes),
-        offered=zeros(classes, arcs),
-        shed=zeros(classes, arcs),
+        sunk_arc=places(_DELIVERIES),
+        sunk_row=places(_DELIVERIES),
+        served=np.zeros(boxes, np.int64),
+        filtered=np.zeros(boxes, np.int64),
+        offered=np.zeros((classes, arcs), np.int64),
+        shed=np.zeros((classes, arcs), np.int64),
     )
 
 
 def _grown(state: kernel.State) -> kernel.State:
-    """With twice as much room for the queue that is full: a new circle behind all others."""
-    box = int(state.at[kernel.FULL])
-    begin, size = int(state.queue_from[box]), int(state.queue_mask[box]) + 1
-    order = begin + (state.head[box] + np.arange(size)) % size
-    state.queue_from[box], state.queue_mask[box], state.head[box] = len(state.entry_row), 2 * size - 1, 0
-    state.at[kernel.FULL] = -1
-    blank = np.zeros(size, np.int64)
-    return state._replace(
-        entry_row=np.concatenate([state.entry_row, state.entry_row[order], blank]),
-        entry_arc=np.concatenate([state.entry_arc, state.entry_arc[order], blank]),
-    )
+    """With twice as much room for every queue that is full: a new circle behind all others.
+
+    A row that leaves a split point can fill several queues at once.
+    """
+    parts, end = [state.entry], len(state.entry)
+    for queue in state.queue:
+        begin, mask, head, waiting = (int(value) for value in queue)
+        if waiting > mask:
+            order = begin + ((head + np.arange(waiting)) & mask)
+            parts += [state.entry[order], np.zeros((waiting, 2), np.uint32)]
+            queue[:] = end, 2 * waiting - 1, 0, waiting
+            end += 2 * waiting
+    return state._replace(entry=np.concatenate(parts))

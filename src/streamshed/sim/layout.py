@@ -58,28 +58,40 @@ class Layout:
 
     def wiring(self, seconds: Mapping[str, float], *, slice: float, exponential: bool, seed: int) -> kernel.Wiring:
         """The kernel's view; `seconds` a row takes at each box."""
-        arcs = [[self.arc[name] for name in self.network.arcs_out_of(place)] for place in self.place]
-        targets = [ends(name)[1] for name in self.network.arcs]
+        arcs = [self.network.arcs_out_of(place) for place in self.place]
+        links = [[kernel.NOWHERE] * 3 for _ in arcs]
+        for place, names in enumerate(arcs):
+            for number, name in enumerate(names):
+                to = ends(name)[1]
+                reached = self.box[to] if to in self.box else self.slots + self.output[to]
+                link = [self.arc[name], reached, kernel.NOWHERE]
+                if number == 0:
+                    links[place], last = link, link
+                else:
+                    last[2] = len(links)
+                    links.append(link)
+                    last = link
         return kernel.Wiring(
-            kind=np.array([_kind(each) for each in self.network.order], dtype=np.int64),
+            kind=np.array([_kind(each) for each in self.network.order], dtype=np.uint32),
             cost=np.array([seconds[each.name] for each in self.network.order], dtype=np.float64),
-            arcs_from=np.cumsum([0, *map(len, arcs)], dtype=np.int64),
-            arcs=np.array([arc for out in arcs for arc in out], dtype=np.int64),
-            arc_to=np.array(
-                [self.box[to] if to in self.box else -1 - self.output[to] for to in targets], dtype=np.int64
-            ),
+            out=np.array(links, dtype=np.uint32),
             fan_out=max(1, *map(len, arcs)),
             slice=slice,
             exponential=exponential,
             seed=np.uint64(seed),
         )
 
-    def lines(self) -> kernel.Ints:
+    @property
+    def slots(self) -> int:
+        """Boxes that the kernel has room for: at least one."""
+        return max(1, len(self.box))
+
+    def columns(self) -> kernel.Places:
         """[class, box]: where the pool keeps a filter's answers."""
-        table = np.zeros((len(self.classes), max(1, len(self.box))), dtype=np.int64)
+        table = np.zeros((len(self.classes), self.slots), dtype=np.uint32)
         for each in self.classes:
-            for line, name in enumerate(each.filters, 1):
-                table[each.index, self.box[name]] = line
+            for column, name in enumerate(each.filters, 1):
+                table[each.index, self.box[name]] = column
         return table
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamshed.network.expression import Expression
 from streamshed.network.graph import Filter, Map, Udf
 from streamshed.sim import kernel
-from streamshed.sim.kernel import Floats, Hashes, Ints
+from streamshed.sim.kernel import Floats, Hashes, Ints, Places
 from streamshed.sim.layout import Layout, RowClass
 
 Array = NDArray[Any]
@@ -78,7 +78,7 @@ class Pool:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         count = len(layout.classes)
-        self._lines = layout.lines()
+        self._columns = layout.columns()
         self._values = [
             (output.name, output.qos.value) for output in layout.network.outputs if output.qos.value is not None
         ]
@@ -93,7 +93,11 @@ class Pool:
             for line, name in enumerate(graded):
                 self.worth_line[each.index, layout.output[name]] = line
         self.view = kernel.Pool(
-            np.empty(0, np.int64), np.empty(0, np.uint64), np.empty((1, 0), bool), self._lines, self._shifts()
+            np.empty(0, np.uint32),
+            np.empty(0, np.uint64),
+            np.empty((0, 1), bool),
+            self._columns,
+            np.zeros_like(self._columns),
         )
 
     def refill(self, alive: Ints, fresh: Mapping[str, Rows]) -> tuple[Ints, dict[str, int]]:
@@ -110,7 +114,7 @@ class Pool:
         rows: list[Rows] = []
         start = np.zeros(len(classes) + 1, np.int64)
         first_fresh: dict[str, int] = {}
-        shifts = np.zeros_like(self._lines)
+        shifts = np.zeros_like(self._columns)
         for each in classes:
             at = start[each.index]
             mine = alive[bounds[each.index] : bounds[each.index + 1]]
@@ -129,13 +133,13 @@ class Pool:
         return moved, first_fresh
 
     def match(self, tests: Sequence[Test]) -> Ints:
-        """Evaluate drops' predicates; [class, drop] ─► the line of the answers, -1 where all rows match."""
+        """Evaluate drops' predicates; [class, drop] ─► the column of the answers, -1 where all rows match."""
         count = len(self._layout.classes)
         table = np.full((count, len(tests)), -1, np.int64)
         wanted: list[tuple[int, int, NDArray[np.bool_]]] = []
         for each in self._layout.classes:
             rows = self.rows[each.index]
-            line = 1 + len(each.filters)
+            column = 1 + len(each.filters)
             for number, test in enumerate(tests):
                 if test.arc not in each.arcs or (test.where is None and rows.protected is None):
                     continue
@@ -144,17 +148,17 @@ class Pool:
                     answer &= test.where.evaluate(rows.columns).astype(bool)
                 if rows.protected is not None:
                     answer &= ~rows.protected
-                table[each.index, number] = line
-                wanted.append((line, each.index, answer))
-                line += 1
-        height = 1 + max((line for line, _, _ in wanted), default=0)
+                table[each.index, number] = column
+                wanted.append((column, each.index, answer))
+                column += 1
+        width = 1 + max((column for column, _, _ in wanted), default=0)
         bits = self.view.bits
-        if height > len(bits):
-            grown = np.zeros((height, bits.shape[1]), bool)
-            grown[: len(bits)] = bits
+        if width > bits.shape[1]:
+            grown = np.zeros((len(bits), width), bool, order="F")
+            grown[:, : bits.shape[1]] = bits
             bits = grown
-        for line, index, answer in wanted:
-            bits[line, self.start[index] : self.start[index + 1]] = answer
+        for column, index, answer in wanted:
+            bits[self.start[index] : self.start[index + 1], column] = answer
         self.view = self.view._replace(bits=bits)
         return table
 
@@ -167,23 +171,22 @@ class Pool:
             found.append((which, self.rows[index].take(positions[which] - self.start[index])))
         return found
 
-    def _see(self, shifts: Ints) -> None:
+    def _see(self, shifts: Places) -> None:
         total = int(self.start[-1])
         sizes = np.diff(self.start)
         nodes = self._layout.network.nodes
-        height = 1 + max(len(each.filters) for each in self._layout.classes)
-        bits = np.empty((height, total), bool)
-        bits[0] = True
+        bits = np.empty((total, 1 + max(len(each.filters) for each in self._layout.classes)), bool, order="F")
+        bits[:, 0] = True
         grades = int(self.worth_line.max(initial=-1)) + 1
         worth = np.zeros((max(1, grades), total))
         for each, rows in zip(self._layout.classes, self.rows, strict=True):
             if not len(rows):
                 continue
             span = slice(self.start[each.index], self.start[each.index + 1])
-            for line, name in enumerate(each.filters, 1):
+            for column, name in enumerate(each.filters, 1):
                 box = nodes[name]
                 assert isinstance(box, Filter)
-                bits[line, span] = box.where.evaluate(rows.columns)
+                bits[span, column] = box.where.evaluate(rows.columns)
             for name, graph in self._values:
                 line = self.worth_line[each.index, self._layout.output[name]]
                 if line >= 0:
@@ -191,15 +194,12 @@ class Pool:
         self.arrived = np.concatenate([rows.arrived for rows in self.rows])
         self.worth = worth
         self.view = kernel.Pool(
-            klass=np.repeat(np.arange(len(sizes)), sizes),
+            klass=np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes),
             uid=np.concatenate([rows.uid for rows in self.rows]),
             bits=bits,
-            line=self._lines,
+            column=self._columns,
             shift=shifts,
         )
-
-    def _shifts(self) -> Ints:
-        return np.zeros_like(self._lines)
 
     def _mapped(self, derived: RowClass, above: Rows) -> Rows:
         if not len(above):
