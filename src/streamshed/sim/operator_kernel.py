@@ -11,23 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from streamshed.errors import InvalidArgument
-from streamshed.jit import compiled, inlined
+from streamshed.jit import compiled
 from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.queue_check import Absolute, Average, Check, SlidingAverage
 from streamshed.sim.operator import DROPPED, Floats, Ints, Stream
-from streamshed.sketch.cost import estimate_one
 from streamshed.sketch.count_min import Size
 from streamshed.sketch.hashing import CarterWegman, cell_of
 
 _AVERAGE, _ABSOLUTE, _SLIDING = range(3)
 _START, _STABILIZING = range(2)
 _NOP, _SEND, _RUN = range(3)
-
-_TOTAL, _FREE_AT, _SERVER_FREE_AT, _MEAN, _CORRECTION = range(5)
-"""Places in `_State.floats`: Q; the shedder's free_at; the operator's; the mean of the shedder's
-matrices; what the last answer corrected."""
-_COUNT, _OPERATOR, _SHEDDER, _EXECUTED, _HEAD, _TAIL, _SYNCHRONISED, _SINCE_ASKED = range(8)
-"""Places in `_State.ints`: ℓ; the two machines' states; m; the rows in the queue are HEAD … TAIL−1."""
 
 
 class _Rule(NamedTuple):
@@ -36,23 +29,6 @@ class _Rule(NamedTuple):
     kind: int
     threshold: float
     span: int
-
-
-class _State(NamedTuple):
-    floats: Floats
-    ints: Ints
-    recent: Floats
-    """The last admitted waits, for a sliding average."""
-    frequencies: Ints
-    durations: Ints
-    snapshot: Floats
-    known_frequencies: Ints
-    known_durations: Ints
-    key: Ints
-    cost: Ints
-    done: Floats
-    ask: Floats
-    """Of every row let in; NaN where nothing is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,34 +73,12 @@ def run_las(
     stream: Stream, check: Check, hashes: CarterWegman, settings: LasSettings, warm_up: Stream | None = None
 ) -> Learned:
     """LAS on a stream, after a warm-up that is not measured, if there is one."""
-    size = (hashes.rows, hashes.columns)
-    room = len(stream) + (len(warm_up) if warm_up else 0)
-    rule = _rule(check)
-    state = _State(
-        np.array([0.0, -np.inf, 0.0, 0.0, 0.0]),
-        np.zeros(8, np.int64),
-        np.zeros(rule.span),
-        frequencies=np.zeros(size, np.int64),
-        durations=np.zeros(size, np.int64),
-        snapshot=np.zeros(size),
-        known_frequencies=np.zeros(size, np.int64),
-        known_durations=np.zeros(size, np.int64),
-        key=np.zeros(room, np.int64),
-        cost=np.zeros(room, np.int64),
-        done=np.zeros(room),
-        ask=np.zeros(room),
-    )
     first = warm_up or Stream(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     waits = np.empty(len(stream))
     warm = _las(
-        state,
-        rule,
-        hashes.a,
-        hashes.b,
-        settings.epsilon,
-        settings.resync or 0,
-        settings.window,
-        settings.tolerance,
+        _rule(check),
+        (hashes.a, hashes.b, hashes.columns),
+        (settings.epsilon, settings.resync or 0, settings.window, settings.tolerance),
         (first.keys, first.costs, first.arrivals),
         (stream.keys, stream.costs, stream.arrivals),
         waits,
@@ -158,140 +112,158 @@ def _rule(check: Check) -> _Rule:
     raise InvalidArgument("the simulator knows Average, Absolute and SlidingAverage, unused", got=check)
 
 
-@inlined
-def _admits(rule: _Rule, floats: Floats, ints: Ints, recent: Floats, wait: float) -> bool:
-    """`Check.admits`; `recent` is a ring, with the oldest at ℓ modulo its length."""
-    if rule.kind == _ABSOLUTE:
-        return wait <= rule.threshold
-    total = floats[_TOTAL] + wait
-    count = ints[_COUNT] + 1
-    if rule.kind == _SLIDING:
-        if ints[_COUNT] >= rule.span:
-            total = floats[_TOTAL] - recent[ints[_COUNT] % rule.span] + wait
-            count = rule.span
-        if total / count > rule.threshold:
-            return False
-        recent[ints[_COUNT] % rule.span] = wait
-    elif total / count > rule.threshold:
-        return False
-    floats[_TOTAL] = total
-    ints[_COUNT] += 1
-    return True
-
-
-@inlined
-def _catch_up(s: _State, a: Ints, b: Ints, window: int, tolerance: float, now: float) -> None:
-    """`LearningOperator.catch_up` and `Operator.finished`."""
-    rows, columns = s.frequencies.shape
-    while s.ints[_HEAD] < s.ints[_TAIL] and s.done[s.ints[_HEAD]] <= now:
-        row = s.ints[_HEAD]
-        s.ints[_HEAD] += 1
-        s.ints[_EXECUTED] += 1
-        if not np.isnan(s.ask[row]):
-            delta = s.done[row] - s.ask[row]
-            s.floats[_FREE_AT] += delta - s.floats[_CORRECTION]
-            s.floats[_CORRECTION] = delta
-            s.ints[_SYNCHRONISED] = 1
-        if s.ints[_EXECUTED] % window == 0:
-            if s.ints[_OPERATOR] == _STABILIZING and _error(s) <= tolerance:
-                s.known_frequencies[:] = s.frequencies
-                s.known_durations[:] = s.durations
-                s.floats[_MEAN] = s.durations[0].sum() / max(s.frequencies[0].sum(), 1)
-                s.ints[_SHEDDER] = _SEND
-                s.frequencies[:] = 0
-                s.durations[:] = 0
-                s.ints[_OPERATOR] = _START
-            else:
-                for i in range(rows):
-                    for j in range(columns):
-                        s.snapshot[i, j] = s.durations[i, j] / max(s.frequencies[i, j], 1)
-                s.ints[_OPERATOR] = _STABILIZING
-        for i in range(rows):
-            cell = cell_of(a[i], b[i], s.key[row], columns)
-            s.frequencies[i, cell] += 1
-            s.durations[i, cell] += s.cost[row]
-
-
-@compiled
-def _error(s: _State) -> float:
-    """η of eq. 1, added up cell by cell."""
-    rows, columns = s.frequencies.shape
-    scale, moved = 0.0, 0.0
-    for i in range(rows):
-        for j in range(columns):
-            scale += s.snapshot[i, j]
-            moved += abs(s.snapshot[i, j] - s.durations[i, j] / max(s.frequencies[i, j], 1))
-    if scale > 0:
-        return moved / scale
-    return 0.0 if moved == 0 else np.inf
-
-
-@inlined
-def _arrives(
-    s: _State, rule: _Rule, a: Ints, b: Ints, epsilon: float, resync: int, key: int, cost: int, now: float
-) -> float:
-    """`LoadAware.decide`, and the queue if the row is let in."""
-    ask = np.nan
-    if s.ints[_SHEDDER] != _NOP:
-        if not _admits(rule, s.floats, s.ints, s.recent, max(0.0, s.floats[_FREE_AT] - now)):
-            return DROPPED
-        estimate = estimate_one(s.known_frequencies, s.known_durations, a, b, key, s.floats[_MEAN])
-        s.floats[_FREE_AT] = max(s.floats[_FREE_AT], now) + estimate * (1 + epsilon)
-        s.ints[_SINCE_ASKED] += 1
-        if s.ints[_SHEDDER] == _SEND or s.ints[_SINCE_ASKED] == resync:
-            s.ints[_SHEDDER] = _RUN
-            s.ints[_SINCE_ASKED] = 0
-            ask = s.floats[_FREE_AT] - s.floats[_CORRECTION]
-    start = max(now, s.floats[_SERVER_FREE_AT])
-    s.floats[_SERVER_FREE_AT] = start + cost
-    tail = s.ints[_TAIL]
-    s.key[tail], s.cost[tail], s.done[tail], s.ask[tail] = key, cost, start + cost, ask
-    s.ints[_TAIL] += 1
-    return float(start - now)
-
-
 @compiled
 def _las(
-    s: _State,
     rule: _Rule,
-    a: Ints,
-    b: Ints,
-    epsilon: float,
-    resync: int,
-    window: int,
-    tolerance: float,
+    hashes: tuple[Ints, Ints, int],
+    settings: tuple[float, int, int, float],
     warm_up: tuple[Ints, Ints, Floats],
     stream: tuple[Ints, Ints, Floats],
     waits: Floats,
 ) -> bool:
-    origin = 0.0
-    for i in range(len(warm_up[0])):
-        origin = warm_up[2][i]
-        _catch_up(s, a, b, window, tolerance, origin)
-        if s.ints[_SYNCHRONISED]:
-            break
-        _arrives(s, rule, a, b, epsilon, resync, warm_up[0][i], warm_up[1][i], origin)
-    warm = bool(s.ints[_SYNCHRONISED] == 1)
-    if len(warm_up[0]):
-        origin = max(origin, s.floats[_SERVER_FREE_AT])
-        _catch_up(s, a, b, window, tolerance, origin)
-        # The warm-up is not part of the average that is to be held.
-        s.floats[_TOTAL] = 0.0
-        s.ints[_COUNT] = 0
-    for i in range(len(stream[0])):
-        now = origin + stream[2][i]
-        _catch_up(s, a, b, window, tolerance, now)
-        waits[i] = _arrives(s, rule, a, b, epsilon, resync, stream[0][i], stream[1][i], now)
-    return warm
+    """`LearningOperator` with both state machines, in one piece.
+
+    Split into functions it would read better and run four times slower: each call with an array counts references
+    to it. The parts are named after what they do in the plain model.
+    """
+    a, b, columns = hashes
+    epsilon, resync, window, tolerance = settings
+    first_keys, first_costs, first_arrivals = warm_up
+    keys, costs, arrivals = stream
+    kind, threshold, span = rule.kind, rule.threshold, rule.span
+    rows, warming = len(a), len(first_keys)
+
+    frequencies, durations = np.zeros((rows, columns), np.int64), np.zeros((rows, columns), np.int64)
+    known_frequencies, known_durations = np.zeros((rows, columns), np.int64), np.zeros((rows, columns), np.int64)
+    snapshot = np.zeros((rows, columns))
+    operator, shedder, left_in_window, mean = _START, _NOP, window, 0.0
+    free_at, correction, since_asked, synchronised = -np.inf, 0.0, 0, False
+    total, count, recent = 0.0, 0, np.zeros(span)
+    # Of every row let in; those in the queue are head … tail − 1. NaN: nothing asked.
+    room = warming + len(keys)
+    let_in_key, let_in_cost = np.empty(room, np.int64), np.empty(room, np.int64)
+    done, asked = np.empty(room), np.empty(room)
+    head, tail, server_free_at, origin = 0, 0, 0.0, 0.0
+
+    for step in range(warming + 1 + len(keys)):
+        # The rows of the warm-up, until synchronised; a moment to finish them; the measured rows.
+        if step < warming:
+            if synchronised:
+                continue
+            key, cost, now = first_keys[step], first_costs[step], first_arrivals[step]
+            origin = now
+        elif step == warming:
+            if warming == 0:
+                continue
+            origin = max(origin, server_free_at)
+            key, cost, now = np.int64(0), np.int64(0), origin
+        else:
+            place = step - warming - 1
+            key, cost, now = keys[place], costs[place], origin + arrivals[place]
+
+        # LearningOperator.catch_up and Operator.finished
+        while head < tail and done[head] <= now:
+            left_in_window -= 1
+            if not np.isnan(asked[head]):
+                delta = done[head] - asked[head]
+                free_at += delta - correction
+                correction = delta
+                synchronised = True
+            if left_in_window == 0:
+                left_in_window = window
+                scale, moved = 0.0, 0.0
+                for i in range(rows):
+                    for j in range(columns):
+                        scale += snapshot[i, j]
+                        moved += abs(snapshot[i, j] - durations[i, j] / max(frequencies[i, j], 1))
+                stable = moved / scale <= tolerance if scale > 0 else moved == 0
+                if operator == _STABILIZING and stable:
+                    known_frequencies[:] = frequencies
+                    known_durations[:] = durations
+                    mean = durations[0].sum() / max(frequencies[0].sum(), 1)
+                    frequencies[:] = 0
+                    durations[:] = 0
+                    shedder, operator = _SEND, _START
+                else:
+                    for i in range(rows):
+                        for j in range(columns):
+                            snapshot[i, j] = durations[i, j] / max(frequencies[i, j], 1)
+                    operator = _STABILIZING
+            for i in range(rows):
+                cell = cell_of(a[i], b[i], let_in_key[head], columns)
+                frequencies[i, cell] += 1
+                durations[i, cell] += let_in_cost[head]
+            head += 1
+
+        if step == warming:
+            # The warm-up is not part of the average that is to be held.
+            total, count = 0.0, 0
+            continue
+        if step < warming and synchronised:
+            continue
+
+        # LoadAware.decide
+        ask = np.nan
+        if shedder != _NOP:
+            wait = max(0.0, free_at - now)
+            if kind == _ABSOLUTE:
+                admitted = wait <= threshold
+            else:
+                full = kind == _SLIDING and count >= span
+                fresh = total - recent[count % span] + wait if full else total + wait
+                admitted = not fresh / (span if full else count + 1) > threshold
+                if admitted:
+                    if kind == _SLIDING:
+                        recent[count % span] = wait
+                    total = fresh
+                    count += 1
+            if not admitted:
+                if step > warming:
+                    waits[step - warming - 1] = DROPPED
+                continue
+            least, took = np.int64(-1), np.int64(0)
+            for i in range(rows):
+                cell = cell_of(a[i], b[i], key, columns)
+                if least < 0 or known_frequencies[i, cell] < least:
+                    least, took = known_frequencies[i, cell], known_durations[i, cell]
+            estimate = took / least if least > 0 else mean
+            free_at = max(free_at, now) + estimate * (1 + epsilon)
+            since_asked += 1
+            if shedder == _SEND or since_asked == resync:
+                shedder, since_asked = _RUN, 0
+                ask = free_at - correction
+
+        # The queue
+        start = max(now, server_free_at)
+        server_free_at = start + cost
+        let_in_key[tail], let_in_cost[tail], done[tail], asked[tail] = key, cost, server_free_at, ask
+        tail += 1
+        if step > warming:
+            waits[step - warming - 1] = start - now
+    return synchronised
 
 
 @compiled
 def _known(rule: _Rule, recent: Floats, costs: Ints, arrivals: Floats, believed: Floats, waits: Floats) -> None:
-    floats, ints = np.zeros(1), np.zeros(1, np.int64)
+    """Straw-Man and Full Knowledge: `QueueModel` and `Check`, with costs that are believed from the start."""
+    kind, threshold, span = rule.kind, rule.threshold, rule.span
+    total, count = 0.0, 0
     free_at, server_free_at = -np.inf, 0.0
     for i in range(len(costs)):
         now = arrivals[i]
-        if not _admits(rule, floats, ints, recent, max(0.0, free_at - now)):
+        wait = max(0.0, free_at - now)
+        if kind == _ABSOLUTE:
+            admitted = wait <= threshold
+        else:
+            full = kind == _SLIDING and count >= span
+            fresh = total - recent[count % span] + wait if full else total + wait
+            admitted = not fresh / (span if full else count + 1) > threshold
+            if admitted:
+                if kind == _SLIDING:
+                    recent[count % span] = wait
+                total = fresh
+                count += 1
+        if not admitted:
             waits[i] = DROPPED
             continue
         free_at = max(free_at, now) + believed[i]

@@ -183,7 +183,8 @@ def cell_of(a: int, b: int, key: int, columns: int) -> int:
     value = (value & PRIME) + (value >> 31)
     if value >= PRIME:
         value -= PRIME
-    return np.int64(np.uint32(value) % np.uint32(columns))  # type: ignore[return-value]
+    rest = np.uint32(value) % np.uint32(columns)
+    return int(rest)
 
 
 def _bytes_of(value: object) -> bytes | None:
