@@ -82,14 +82,6 @@ def test_settings_are_checked_while_running_too(spark: SparkSession, source: Pat
     assert (handle.mode.value, handle.latency, handle.floor) == ("enforce", 4.0, 0.02)
 
 
-def test_a_cluster_without_a_place_for_the_control_file(
-    spark: SparkSession, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spark.sparkContext, "master", "yarn")
-    with pytest.raises(ss.InvalidArgument, match="executors must be able to read the control file"):
-        ss.shed(stream(spark, source), "4 seconds")
-
-
 def test_an_old_spark(spark: SparkSession, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(spark.__dict__, "version", "3.5.1")
     with pytest.raises(ss.EnvironmentProblem, match=r"Spark 4\.0 or newer"):

@@ -314,6 +314,7 @@ def test_a_replayed_log_of_samples_gives_the_plans_of_the_run(
 # Failing open.
 
 
+@pytest.mark.complains
 def test_a_control_file_that_vanishes_keeps_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
     kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))
@@ -323,6 +324,33 @@ def test_a_control_file_that_vanishes_keeps_rows(spark: SparkSession, source: Pa
     assert len(run_all(kept.select("id"), tmp_path / "state", "vanished")) == ROWS
 
 
+@pytest.mark.complains
+def test_a_control_file_that_vanishes_while_running_keeps_rows_from_the_next_batch_on(
+    spark: SparkSession, source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))
+    handle = ss.shedder(kept)
+    handle.pin(0.0)
+    time.sleep(0.1)
+    query = kept.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "s")).start()
+    try:
+        put_rows(source, 0, 100)
+        query.processAllAvailable()
+        wait_for(lambda: handle.report().arrived == 100)
+        assert handle.report().kept == 0
+        Path(handle.control_path.removeprefix("file:")).unlink()
+        put_rows(source, 100, 100)  # dropped as well: the file is looked at after each batch
+        query.processAllAvailable()
+        wait_for(lambda: "changed or removed" in caplog.text)
+        put_rows(source, 200, 100)
+        query.processAllAvailable()
+        wait_for(lambda: handle.report().arrived == 300)
+        assert handle.report().kept == 100
+    finally:
+        query.stop()
+
+
+@pytest.mark.complains
 def test_a_control_file_that_is_garbage_keeps_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
     kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))

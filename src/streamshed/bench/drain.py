@@ -1,8 +1,8 @@
 """`bench drain`: what a dropped row still costs, against a kept one.
 
-The light job drains the same backlog with everything kept and with everything dropped, in turn. What
-is left when all is dropped, less the fixed cost of a batch (measured with batches of next to nothing),
-is the cost of reading and dropping.
+One query of the light job gets the same rows in turns with everything kept and with everything
+dropped. What is left when all is dropped, less the fixed cost of a batch (measured with batches of next
+to nothing), is the cost of reading and dropping.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import Any
 
 import streamshed.bench.play as playing
 from streamshed.bench import jobs
-from streamshed.bench.draining import backlog, drain
 from streamshed.bench.feeder import Rows
-from streamshed.bench.overhead import BATCH_SECONDS, BATCHES
+from streamshed.bench.overhead import BATCH_SECONDS, BATCHES, WARM_UP
 from streamshed.bench.play import Say
+from streamshed.bench.standing import Standing, stock
 
 
-def run(say: Say, pairs: int = 7) -> dict[str, Any]:
+def run(say: Say, pairs: int = 9) -> dict[str, Any]:
     spark = playing.session("bench drain")
     rows = Rows()
     with playing.Workplace() as place:
         able = playing.capacity(spark, place, jobs.light, rows, say, seconds=BATCH_SECONDS)
-        full = backlog(place, rows, int(able * BATCH_SECONDS), BATCHES)
-        empty = backlog(place, rows, 10, BATCHES)
+        full = stock(place, rows, int(able * BATCH_SECONDS))
+        empty = stock(place, rows, 10)
+        query = Standing(spark, place, jobs.light)
         kept: list[float] = []
         dropped: list[float] = []
         fixed: list[float] = []
-        for pair in range(-1, pairs):  # the first one warms up
-            times = (
-                drain(spark, place, jobs.light, full, keep=1.0),
-                drain(spark, place, jobs.light, full, keep=0.0),
-                drain(spark, place, jobs.light, empty, keep=1.0),
-            )
+        for pair in range(-WARM_UP, pairs):
+            query.keep(1.0)
+            whole, nothing = query.take(full, BATCHES), query.take(empty, BATCHES)
+            query.keep(0.0)
+            none = query.take(full, BATCHES)
             if pair >= 0:
-                for seen, took in zip((kept, dropped, fixed), times, strict=True):
-                    seen.append(took)
-                whole, none, empty_ = times
-                say(
-                    f"pair {pair + 1} of {pairs}: kept {whole:.2f} s, dropped {none:.2f} s, no rows {empty_:.2f} s"
-                )
+                kept.append(whole)
+                dropped.append(none)
+                fixed.append(nothing)
+                told = f"kept {whole:.2f} s, dropped {none:.2f} s, no rows {nothing:.2f} s"
+                say(f"pair {pair + 1} of {pairs}: {told}")
+        query.stop()
     ratios = [(d - f) / (k - f) for k, d, f in zip(kept, dropped, fixed, strict=True)]
     return {
         "bench": "drain",

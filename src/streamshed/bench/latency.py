@@ -13,10 +13,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import streamshed.bench.play as playing
-from streamshed.bench.draining import backlog, drain
 from streamshed.bench.feeder import Rows
 from streamshed.bench.jobs import Batch, Run, heavy
 from streamshed.bench.play import Say
+from streamshed.bench.standing import Standing, stock
 
 FACTOR = 3.0
 LEAD_IN = 10.0  # seconds of a load that fits
@@ -90,10 +90,10 @@ def _dropped_per_batch(run: Run, seconds: float) -> float:
 def _costs(spark: SparkSession, place: playing.Workplace, rows: Rows, per_batch: int) -> tuple[float, float]:
     """Seconds for a batch of next to nothing, and for reading and dropping one row."""
     batches = 3
-    full, empty = backlog(place, rows, per_batch, batches), backlog(place, rows, 10, batches)
-    nothing, dropped = [], []
-    for _ in range(3):
-        nothing.append(drain(spark, place, heavy, empty, keep=0.0) / batches)
-        dropped.append(drain(spark, place, heavy, full, keep=0.0) / batches)
-    fixed = statistics.median(nothing)
-    return fixed, max(0.0, statistics.median(dropped) - fixed) / per_batch
+    full, empty = stock(place, rows, per_batch), stock(place, rows, 10)
+    query = Standing(spark, place, heavy)
+    query.keep(0.0)
+    turns = [(query.take(empty, batches) / batches, query.take(full, batches) / batches) for _ in range(4)]
+    query.stop()
+    fixed, dropped = (statistics.median(times) for times in zip(*turns[1:], strict=True))
+    return fixed, max(0.0, dropped - fixed) / per_batch

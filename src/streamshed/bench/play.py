@@ -55,6 +55,8 @@ def session(name: str) -> SparkSession:
             # With adaptive execution on, Spark plans a stateless query anew around every broadcast, the
             # control row's included: 0.15 s a batch (docs/design.md). Off for all jobs alike.
             "spark.sql.adaptive.enabled": "false",
+            # A query without data looks for it this often; by default, every 10 ms.
+            "spark.sql.streaming.pollingDelay": "50ms",
             # Stopping a query in the middle of a batch is an "error" to its tasks.
             "spark.log.level": "OFF",
         },

@@ -1,6 +1,6 @@
-"""Control is data: which keep fraction a micro-batch runs with is read from a small file.
+"""Control is data: which keep fraction a micro-batch runs with is read from one row of text.
 
-The file holds a history, `{"streamshed": 1, "plans": [[from, until, keep, version], …]}`, times in
+The text is a history, `{"streamshed": 1, "plans": [[from, until, keep, version], …]}`, times in
 milliseconds. A batch takes the last plan whose span holds the batch's own timestamp, the one that
 Spark wrote into the checkpoint's offset log before it planned the batch. So
 
@@ -9,7 +9,14 @@ Spark wrote into the checkpoint's offset log before it planned the batch. So
 - a plan that nobody renews ends by itself (`until`), and nothing to read means nothing to drop:
   a dead controller or a broken file keeps rows.
 
-A new plan starts a little in the future, so that it stands in the file before any batch can ask.
+A new plan starts a little in the future, so that it stands there before any batch can ask.
+
+The row is a literal table in the query's logical plan, in the driver's memory, and a new text is put
+into it while the query runs. Spark optimizes a streaming plan anew for each micro-batch, evaluates
+literal tables while it does so, and what is left for the executors is the batch's own number, or an
+empty table: reading a file instead costs a job and the compilation of its code in every batch
+(docs/design.md). The file holds the same text. It is what outlives the process, and what a person can
+look at, edit or delete: the row follows it after each batch.
 """
 
 from __future__ import annotations
@@ -27,8 +34,6 @@ from pyspark.sql import functions as F
 
 from streamshed.errors import InvalidArgument
 
-LENGTH = 16 * 1024
-"""Bytes of the file, always: Spark remembers a file's length from when the query was built."""
 KEPT_PLANS = 256
 THRESHOLD, KEEP, SALT, KEY = (f"_streamshed_{name}" for name in ("threshold", "keep", "salt", "key"))
 _HASH_BITS = 53
@@ -88,7 +93,7 @@ class History:
 
     def encode(self) -> bytes:
         text = json.dumps({"streamshed": 1, "plans": self.as_rows()}, separators=(",", ":"))
-        return text.ljust(LENGTH).encode()
+        return text.encode()
 
     @staticmethod
     def decode(data: bytes) -> History:
@@ -116,6 +121,14 @@ class Store:
         self.folder: str = self._fs.makeQualified(path).toString()
         self._scheme: str = self._fs.getUri().getScheme()
         self._local = Path(path.toUri().getPath()).absolute() if self._scheme == "file" else None
+
+    @property
+    def is_local(self) -> bool:
+        return self._local is not None
+
+    def utf8(self, text: str) -> Any:
+        """A string as Spark keeps it in rows."""
+        return self._jvm.org.apache.spark.unsafe.types.UTF8String.fromString(text)
 
     def path(self, name: str) -> str:
         return f"{self.folder.rstrip('/')}/{name}"
@@ -185,7 +198,7 @@ class _TimedHistory(Protocol[SpanT]):
 
 
 class HistoryFile(Generic[SpanT, HistoryT]):
-    """A history, and the file that the running plans read it from."""
+    """A history, its file, and the row that the running plans read it from."""
 
     def __init__(
         self,
@@ -198,15 +211,18 @@ class HistoryFile(Generic[SpanT, HistoryT]):
         self._file = f"{name}.control.json"
         self._now = now
         self._guard = 0.03
+        self._cells: list[Any] = []
+        self._written = b""
+        self._next_look = 0.0
         self.path = store.path(self._file)
         try:
             self.history = decode(store.read(self._file) or b"")
-            store.write(self._file, self.history.encode())
+            self._write(self.history)
         except Exception as error:
             raise InvalidArgument(
                 "the control file cannot be written",
                 got=f"{self.path}: {_root_cause(error)}",
-                hint="give control= a folder that this user may write to and every executor can read",
+                hint="give control= a folder that this user may write to",
             ) from error
 
     def put(self, make: Callable[[int], SpanT], also: Callable[[HistoryT], None]) -> SpanT:
@@ -222,7 +238,7 @@ class HistoryFile(Generic[SpanT, HistoryT]):
             span = make(start)
             history = self.history.add(span)
             also(history)
-            self._store.write(self._file, history.encode())
+            self._write(history)
             took = self._now() - asked
             self.history = history
             if self._now() * 1000 < start or took > 5.0:
@@ -237,7 +253,39 @@ class HistoryFile(Generic[SpanT, HistoryT]):
         merged = self.history.merge(other)
         if merged != self.history:
             self.history = merged
-            self._store.write(self._file, merged.encode())
+            self._write(merged)
+
+    def text(self, spark: SparkSession) -> DataFrame:
+        """One row with one column, `value`, that always has what was written last."""
+        rows = spark.sql("SELECT value FROM VALUES ('') AS control(value)")
+        table: Any = rows._jdf.queryExecution().analyzed().collectLeaves().head()
+        self._cells.append(table.data().apply(0))
+        self._show(self._written)
+        return rows
+
+    def follow(self) -> bool:
+        """Have the row say what the file says; False if somebody else changed or removed the file."""
+        now = self._now()
+        if now < self._next_look:
+            return True
+        self._next_look = now + (0.0 if self._store.is_local else 10.0)
+        found = self._store.read(self._file) or b""
+        if found == self._written:
+            return True
+        self._written = found
+        self._show(found)
+        return False
+
+    def _write(self, history: HistoryT) -> None:
+        data = history.encode()
+        self._store.write(self._file, data)
+        self._written = data
+        self._show(data)
+
+    def _show(self, data: bytes) -> None:
+        text = self._store.utf8(data.decode(errors="replace"))
+        for cell in self._cells:
+            cell.update(0, text)
 
 
 class ControlFile(HistoryFile[Span, History]):
@@ -259,9 +307,7 @@ class ControlFile(HistoryFile[Span, History]):
         now = F.unix_millis(F.current_timestamp())
         valid = F.filter("plans", lambda p: F.get(p, F.lit(0)) <= now)
         plan = (
-            spark.read.option("ignoreMissingFiles", "true")
-            .option("ignoreCorruptFiles", "true")
-            .text(self.path, wholetext=True)
+            self.text(spark)
             .select(F.from_json("value", "plans array<array<double>>").getField("plans").alias("plans"))
             .select(F.try_element_at(valid, F.lit(-1)).alias("plan"))
         )

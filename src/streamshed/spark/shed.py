@@ -83,9 +83,9 @@ def shed(
     rotate
         How often another set of keys is chosen, so that the loss is shared among keys.
     control
-        Folder for the control file, on any file system that Hadoop knows; every executor must be able
-        to read it. Default: under `spark.sql.streaming.checkpointLocation` if set, else (on a local
-        master) a temporary folder; the plans are kept in each query's checkpoint in any case.
+        Folder for the control file, on any file system that Hadoop knows. Default: under
+        `spark.sql.streaming.checkpointLocation` if set, else a temporary folder of the driver; the
+        plans are kept in each query's checkpoint in any case. Delete the file, and rows are kept.
     name
         What to call this shed stream in reports and files.
 
@@ -313,6 +313,7 @@ class Shedder:
             if saved:
                 self._control.adopt(History.from_rows(saved["plans"]))
                 self.ledger.restore(query.id, saved["ledger"])
+            self._follow_file()
             self._controllers[query.id] = Controller(
                 RandomShedding(self.name),
                 latency=self._latency,
@@ -338,6 +339,7 @@ class Shedder:
         with self._lock:
             self.ledger.record(sample, self._plan, bound=self._latency)
             self._save(query.id)
+            self._follow_file()
             if sample.arrived > 0:
                 self._observe(query, sample)
             elif self._plan.drops:
@@ -354,6 +356,15 @@ class Shedder:
                 log.warning("%s: rows are all kept from now on, because of: %s", self.name, problem)
                 plan = Plan(reason=f"failed open: {problem}", version=self._plan.version + 1, mode=self.mode)
                 self._publish(plan, time.time())
+
+    def _follow_file(self) -> None:
+        if not self._control.follow():
+            log.warning(
+                "%s: the control file was changed or removed by somebody else; what it says now holds, "
+                "and rows are kept if it says nothing: %s",
+                self.name,
+                self._control.path,
+            )
 
     def _observe(self, query: QueryWatch, sample: Sample) -> None:
         self.samples.append(sample)
@@ -440,14 +451,8 @@ def _control_store(spark: SparkSession, control: str | None, name: str) -> Store
     if folder is None and base:
         folder = f"{base}/_streamshed"
     if folder is None:
-        master = str(spark.sparkContext.master)
-        if not master.startswith("local"):
-            raise InvalidArgument(
-                "a cluster's executors must be able to read the control file, and no place is given for it",
-                got=f"master {master}, no control= and no spark.sql.streaming.checkpointLocation",
-                hint='give control="hdfs://…/folder", for example beside the checkpoint',
-            )
-        folder, temporary = tempfile.mkdtemp(prefix="streamshed-"), True
+        # Only the driver reads it, and what must outlive the driver is beside each checkpoint.
+        folder, temporary = f"file://{tempfile.mkdtemp(prefix='streamshed-')}", True
     try:
         store = Store(spark, folder)
     except Exception as error:
