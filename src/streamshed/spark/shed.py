@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import json
 import logging
 import tempfile
@@ -28,13 +27,11 @@ from streamshed.policies import RandomShedding
 from streamshed.quality import Ledger
 from streamshed.records import Drop, Mode, Plan, QualityReport, Sample
 from streamshed.spark.control import KEEP, SALT, ControlFile, History, Span, Store, matches
-from streamshed.spark.counts import arrived_mark, kept_mark
+from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.session import check_spark
 
 log = logging.getLogger("streamshed")
-
-_serials = itertools.count(1)
 
 
 def shed(
@@ -109,7 +106,7 @@ def shed(
     period = None if rotate is None else seconds(rotate, "rotate")
     if weight is not None and weight in events.columns:
         raise InvalidArgument("the weight column exists already", got=repr(weight), hint="choose another name")
-    serial = next(_serials)
+    serial = next_serial()
     label = name or f"shed-{serial}"
     file = ControlFile(_control_store(spark, control, label), label)
     shedder = Shedder(serial, label, name is not None, file, spark, bound, limits)
