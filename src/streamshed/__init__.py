@@ -2,6 +2,7 @@
 
 import streamshed as ss
 kept = ss.shed(events, latency="4 seconds", arrived="timestamp", key="user_id")
+running = ss.run(spark, ss.load_network("triage.yaml"), policy="lsrm-semantic", latency="4 seconds")
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from streamshed.errors import EnvironmentProblem, InvalidArgument, StreamshedErr
 from streamshed.records import Drop, Mode, Overload, Plan, QualityReport, Sample
 
 if TYPE_CHECKING:
+    from streamshed.network.spec import load as load_network
+    from streamshed.spark.runtime import run
     from streamshed.spark.shed import Shedder, shed, shedder
 
 __all__ = [
@@ -23,6 +26,8 @@ __all__ = [
     "Sample",
     "Shedder",
     "StreamshedError",
+    "load_network",
+    "run",
     "shed",
     "shedder",
 ]
@@ -34,4 +39,12 @@ def __getattr__(name: str) -> Any:
         from streamshed.spark import shed as module
 
         return getattr(module, name)
+    if name == "run":
+        from streamshed.spark.runtime import run
+
+        return run
+    if name == "load_network":
+        from streamshed.network.spec import load
+
+        return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from streamshed.records import Drop
 from streamshed.sim.arrivals import Bursty, Constant
 from streamshed.sim.engine import Observation, Simulation
 from streamshed.sim.monitor import Monitor, RateEstimate
-from streamshed.sim.none import NoShedding
+from streamshed.policies.keep_all import NoShedding
 from streamshed.sim.quality import jain, sic
 from streamshed.sim.scenario import Scenario
 from streamshed.sim.simulate import expected, simulate

@@ -1,0 +1,403 @@
+"""`run`: a network on Spark, live. Compiles it, starts its queries, and sheds by policy while they run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streamshed.durations import seconds
+from streamshed.errors import InvalidArgument
+from streamshed.network.catalog import Catalog
+from streamshed.network.graph import Network, arc
+from streamshed.network_controller import FlowSample, NetworkController
+from streamshed.policies.contract import NetworkPolicy
+from streamshed.policies.registry import live_policy
+from streamshed.records import Drop, Mode, Plan
+from streamshed.spark.control import Store
+from streamshed.spark.layout import Layout
+from streamshed.spark.network_control import NetworkControl
+from streamshed.spark.network_query import FusedQuery, NetworkQuery
+from streamshed.spark.prepare import check_sinks, streams
+from streamshed.spark.session import check_spark
+from streamshed.spark.sinks import MemorySink, SinkSpec, sink_for
+from streamshed.spark.slots import Slots
+
+log = logging.getLogger("streamshed")
+
+
+def run(
+    spark: SparkSession,
+    network: Network,
+    *,
+    sources: Mapping[str, DataFrame] | None = None,
+    sinks: Mapping[str, SinkSpec] | None = None,
+    policy: str | NetworkPolicy = "lsrm-semantic",
+    latency: str | float | timedelta = "4 seconds",
+    mode: str | Mode = Mode.ENFORCE,
+    checkpoint: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> RunningNetwork:
+    """Run a network as streaming queries, and keep it inside a latency bound by dropping rows.
+
+    Parameters
+    ----------
+    sources
+        For each source its streaming DataFrame; where none is given, the spec's `read` says what to read.
+    sinks
+        For each output a format, `{"format": …, "options": {…}}`, or a function of (rows, number of the batch);
+        where none is given, the spec's `write`.
+    policy
+        Who decides what to drop: "none", "random", "input-…", "lsrm-random", "lsrm-semantic", "optimal",
+        "latency", or a policy of your own.
+    latency
+        The bound on a row's end-to-end latency, from its arrival to the commit of its micro-batch.
+    mode
+        "enforce", "dry-run" (keep all, report what would have been dropped) or "off".
+    checkpoint
+        Folder for the checkpoints of the queries and for the plans. A network that is run again with the same
+        folder goes on where it stopped. Default: a temporary one.
+    trigger
+        As for Spark's `trigger`, such as `{"processingTime": "1 second"}` or `{"availableNow": True}`.
+
+    Example
+    -------
+    ::
+
+        network = ss.load_network("triage.yaml")
+        running = ss.run(spark, network, sources={"vitals": events}, policy="lsrm-semantic", latency="4 seconds")
+        running.await_termination()
+    """
+    check_spark(spark.version)
+    bound = seconds(latency, "latency")
+    wanted_mode = _mode(mode)
+    chosen = live_policy(policy) if isinstance(policy, str) else policy
+    rows = streams(spark, network, sources)
+    specs = check_sinks(network, sinks)
+    made_sinks = {name: sink_for(spark, name, spec) for name, spec in specs.items()}
+    folder = checkpoint or tempfile.mkdtemp(prefix="streamshed-")
+    running = RunningNetwork(spark, network, chosen, bound, wanted_mode, Store(spark, f"{folder}/streamshed"))
+    running.sinks = made_sinks
+    running.launch(rows, folder, trigger or {})
+    return running
+
+
+@dataclass(frozen=True)
+class NetworkReport:
+    """What came in, what was dropped where, and what came out, since the network was first started."""
+
+    arrived: Mapping[str, int] = field(default_factory=dict)
+    """By source."""
+    reached: Mapping[str, int] = field(default_factory=dict)
+    """Rows that came to each arc with a drop."""
+    passed: Mapping[str, int] = field(default_factory=dict)
+    """Rows that passed each of them."""
+    delivered: Mapping[str, int] = field(default_factory=dict)
+    """By output."""
+    batches: int = 0
+    latency_mean: float = 0.0
+    latency_max: float = 0.0
+    over_bound: int = 0
+
+    @property
+    def shed(self) -> dict[str, int]:
+        """Rows dropped on each arc."""
+        return {name: rows - self.passed[name] for name, rows in self.reached.items()}
+
+
+class RunningNetwork:
+    """The handle of a running network: its queries, its plan and why, its books, and its settings."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        network: Network,
+        policy: NetworkPolicy,
+        latency: float,
+        mode: Mode,
+        store: Store,
+    ) -> None:
+        self.network = network
+        self.sinks: Mapping[str, Any] = {}
+        self._spark = spark
+        self._store = store
+        self._layout = Layout.of(network)
+        self._slots = Slots.of(network)
+        self._control = NetworkControl(store, self._slots.size)
+        cores = float(spark.sparkContext.defaultParallelism)
+        catalog = Catalog.of(network, capacity=cores)
+        self._controller = NetworkController(
+            policy,
+            self._layout.physical(catalog),
+            {query.name: self._layout.of_query(catalog, query) for query in self._layout.queries},
+            latency=latency,
+            mode=mode,
+            version=self._control.version,
+        )
+        self._queries: dict[str, NetworkQuery] = {}
+        self._running: set[str] = set()
+        self._totals: dict[str, _Totals] = {query.name: _Totals() for query in self._layout.queries}
+        self._published: tuple[Sequence[Drop], float] = ((), 0.0)
+        self._pinned: tuple[Drop, ...] | None = None
+        self._callbacks: list[Callable[[Plan], None]] = []
+        self._lock = threading.RLock()
+        self.samples: list[FlowSample] = []
+        """What the controller was told, in order."""
+
+    def launch(self, rows: Mapping[str, DataFrame], folder: str, trigger: Mapping[str, Any]) -> None:
+        for layout in self._layout.queries:
+            query = FusedQuery(self._spark, layout, self._slots, self._control, self, rows, self.sinks, {})
+            self._queries[query.name] = query
+        try:
+            for query in self._queries.values():
+                query.start(f"{folder}/{query.name}", f"{self.network.name}-{query.name}", trigger)
+        except Exception:
+            self.stop()
+            raise
+
+    # What the user sees.
+
+    @property
+    def queries(self) -> dict[str, StreamingQuery]:
+        return {name: query.query for name, query in self._queries.items() if query.query is not None}
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self._controller.plan
+
+    @property
+    def controller(self) -> NetworkController:
+        return self._controller
+
+    @property
+    def policy(self) -> str:
+        return self._controller.policy.name
+
+    @policy.setter
+    def policy(self, policy: str | NetworkPolicy) -> None:
+        chosen = live_policy(policy) if isinstance(policy, str) else policy
+        with self._lock:
+            self._controller.use(chosen)
+
+    @property
+    def mode(self) -> Mode:
+        return self._controller.mode
+
+    @mode.setter
+    def mode(self, mode: str | Mode) -> None:
+        with self._lock:
+            self._controller.configure(_mode(mode), time.time())
+            self._adopt()
+
+    @property
+    def latency(self) -> float:
+        """The bound, in seconds."""
+        return self._controller.latency
+
+    @latency.setter
+    def latency(self, latency: str | float | timedelta) -> None:
+        with self._lock:
+            self._controller.latency = seconds(latency, "latency")
+
+    def pin(self, drops: Sequence[Drop] | None) -> None:
+        """Carry out these drops, whatever the load is; None gives the decision back."""
+        with self._lock:
+            if drops is not None:
+                self._slots.encode(drops)
+            self._pinned = None if drops is None else tuple(drops)
+            self._adopt()
+
+    def on_plan(self, callback: Callable[[Plan], None]) -> None:
+        """Have `callback(plan)` called at each change of plan, on Streamshed's own thread."""
+        self._callbacks.append(callback)
+
+    def rows(self, output: str) -> list[Row]:
+        """The rows that an output with a memory sink got."""
+        sink = self.sinks.get(output)
+        if not isinstance(sink, MemorySink):
+            raise InvalidArgument("this output does not write to memory", got=repr(output))
+        return sink.rows
+
+    def report(self) -> NetworkReport:
+        with self._lock:
+            return _report(self._totals.values())
+
+    def process_all_available(self) -> None:
+        """Wait until everything that is there now is processed (for tests)."""
+        for query in self.queries.values():
+            query.processAllAvailable()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until every query has ended; raises what ended one of them."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for query in self.queries.values():
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if left is None:
+                query.awaitTermination()
+            elif not query.awaitTermination(max(1, int(left))):
+                return False
+        self.settle()
+        return True
+
+    def settle(self, timeout: float = 5.0) -> bool:
+        """Wait until the books have every batch of the queries that have ended."""
+        deadline = time.monotonic() + timeout
+        while self._running & {name for name, query in self.queries.items() if not query.isActive}:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def stop(self) -> None:
+        """Stop the queries; their checkpoints stay."""
+        for query in self.queries.values():
+            with contextlib.suppress(Exception):
+                query.stop()
+        self.settle()
+
+    # What the queries call.
+
+    def attached(self, query: NetworkQuery) -> None:
+        with self._lock:
+            self._running.add(query.name)
+            saved = self._store.read(f"{query.name}.json")
+            if saved:
+                with contextlib.suppress(ValueError, TypeError):
+                    self._totals[query.name] = _Totals(**json.loads(saved))
+
+    def ended(self, query: NetworkQuery) -> None:
+        with self._lock:
+            self._running.discard(query.name)
+
+    def look_after(self) -> float:
+        return 0.4 * self.latency
+
+    def finished(self, query: NetworkQuery, sample: FlowSample) -> None:
+        with self._lock:
+            totals = self._totals[query.name]
+            if sample.batch <= totals.last_batch:
+                return
+            totals.add(sample, query, self.latency)
+            self._store.write(f"{query.name}.json", json.dumps(totals.__dict__).encode())
+            if sum(sample.arrived.values()):
+                self._observe(sample)
+            else:
+                self._adopt()
+
+    def running(self, query: NetworkQuery, sample: FlowSample) -> None:
+        with self._lock:
+            self._observe(sample)
+
+    def fail_open(self, problem: BaseException) -> None:
+        with self._lock, contextlib.suppress(Exception):
+            if self._published[0]:
+                log.warning("%s: rows are all kept from now on, because of: %s", self.network.name, problem)
+                self._publish(())
+
+    def _observe(self, sample: FlowSample) -> None:
+        self.samples.append(sample)
+        before = self._controller.plan
+        plan = self._controller.observe(sample)
+        self._adopt()
+        if plan is not before:
+            for callback in self._callbacks:
+                try:
+                    callback(plan)
+                except Exception:
+                    log.warning("%s: an on_plan callback failed", self.network.name, exc_info=True)
+
+    def _adopt(self) -> None:
+        drops: Sequence[Drop] = self._controller.plan.drops
+        if self._pinned is not None:
+            drops = self._pinned if self.mode is Mode.ENFORCE else ()
+        published, renew_at = self._published
+        if tuple(drops) != tuple(published) or (published and time.time() >= renew_at):
+            self._publish(drops)
+
+    def _publish(self, drops: Sequence[Drop]) -> None:
+        lease = max(20.0, 5.0 * self.latency) if self._pinned is None else 86400.0
+        share = self._controller.share if self._pinned is None else (0.5 if drops else 1.0)
+        # Below 1 is how a query tells a plan with drops from one without.
+        share = min(share, 0.999) if drops else 1.0
+        self._control.publish(self._slots.encode(drops), share, lease)
+        self._published = (tuple(drops), time.time() + lease / 2.0)
+
+
+class _Totals:
+    """The books of one query."""
+
+    def __init__(self, **saved: Any) -> None:
+        self.last_batch: int = saved.get("last_batch", -1)
+        self.batches: int = saved.get("batches", 0)
+        self.arrived: dict[str, int] = saved.get("arrived", {})
+        self.reached: dict[str, int] = saved.get("reached", {})
+        self.passed: dict[str, int] = saved.get("passed", {})
+        self.delivered: dict[str, int] = saved.get("delivered", {})
+        self.latency_mean: float = saved.get("latency_mean", 0.0)
+        self.latency_max: float = saved.get("latency_max", 0.0)
+        self.over_bound: int = saved.get("over_bound", 0)
+
+    def add(self, sample: FlowSample, query: NetworkQuery, bound: float) -> None:
+        self.last_batch = sample.batch
+        network = query.layout.network
+        came = {**sample.left, **sample.arrived}
+        for counts, new in (
+            (self.arrived, sample.arrived),
+            (self.reached, {on: came[on.partition("->")[0]] for on in query.layout.arcs if on in query.slots.slots}),
+            (self.passed, {on: sample.passed[on] for on in query.layout.arcs if on in query.slots.slots}),
+            (
+                self.delivered,
+                {o.name: sample.passed[arc(o.input, o.name)] for o in network.outputs if o.name in query.layout.outputs},
+            ),
+        ):
+            for name, rows in new.items():
+                counts[name] = counts.get(name, 0) + rows
+        if sum(sample.arrived.values()):
+            self.batches += 1
+            self.latency_mean += (sample.latency - self.latency_mean) / self.batches
+            self.latency_max = max(self.latency_max, sample.latency)
+            self.over_bound += sample.latency > bound
+
+
+def _report(totals: Any) -> NetworkReport:
+    everything = list(totals)
+
+    def most(name: str) -> dict[str, int]:
+        # Queries that read the same source count the same rows.
+        found: dict[str, int] = {}
+        for one in everything:
+            for key, rows in getattr(one, name).items():
+                found[key] = max(found.get(key, 0), rows)
+        return found
+
+    batches = sum(one.batches for one in everything)
+    return NetworkReport(
+        arrived=most("arrived"),
+        reached=most("reached"),
+        passed=most("passed"),
+        delivered=most("delivered"),
+        batches=batches,
+        latency_mean=sum(one.latency_mean * one.batches for one in everything) / batches if batches else 0.0,
+        latency_max=max((one.latency_max for one in everything), default=0.0),
+        over_bound=sum(one.over_bound for one in everything),
+    )
+
+
+def _mode(mode: str | Mode) -> Mode:
+    try:
+        return Mode(mode)
+    except ValueError:
+        raise InvalidArgument(
+            "there is no such mode", got=repr(mode), hint='choose "enforce", "dry-run" or "off"'
+        ) from None
