@@ -250,9 +250,7 @@ class _QueryState:
         self.overload: Overload | None = None
         self.latency: float | None = None
         self.full_share: float | None = None
-        self.outputs = {
-            output.name for output in catalog.network.outputs
-        }
+        self.outputs = {output.name for output in catalog.network.outputs}
         mean = catalog.load / sum(catalog.rates.values()) if sum(catalog.rates.values()) > 0 else 0.0
         # What one row of average work costs; 1 where the catalog knows of no work: then rows are counted.
         self._unit = mean or 1.0

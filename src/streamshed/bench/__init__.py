@@ -13,6 +13,9 @@ BENCHES = {
     "latency": "three times what the job can process: latency and goodput, against plain and capped Spark",
     "burst": "ten times the load for ten seconds: how fast the job is back",
     "drain": "what a dropped row still costs, against a kept one",
+    "sharing": "20 outputs behind one shared parse: one network against 20 queries",
+    "compiled": "what a network with nothing to shed costs, against the same written by hand",
+    "parse": "a drop before the parse against the same drop after it",
     "road-map": "building the road map for 50, 500 and 5,000 boxes, and looking up in it",
     "simulator": "rows per second of the 47-box network in virtual time, against SimPy",
 }

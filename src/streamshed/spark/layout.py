@@ -50,7 +50,7 @@ class QueryLayout:
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """Nodes with several readers in this query, upstream first: what they yield is kept for a batch."""
-        readers = {name: 0 for name in (*self.sources, *self.boxes)}
+        readers = dict.fromkeys((*self.sources, *self.boxes), 0)
         for name in self.arcs:
             readers[ends(name)[0]] += 1
         return tuple(name for name, count in readers.items() if count > 1)

@@ -19,9 +19,8 @@ from pyspark.sql import functions as F
 from streamshed.errors import InvalidArgument
 from streamshed.spark.control import Store
 from streamshed.spark.slots import Numbers
-from streamshed.spark.sql import CONTROL
+from streamshed.spark.sql import CONTROL, KEY
 
-KEY = "_streamshed_key"
 _KEPT = 64
 _DIGITS = 25  # of a number, with its comma; a double has at most 24
 
@@ -127,15 +126,15 @@ class NetworkControl:
                 # Too slow: a batch may have been planned in between. Start it again, later.
                 self._guard = min(4.0, 3.0 * took)
 
-    def attach(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """The rows with the numbers for their batch in the column CONTROL; null where nothing is dropped.
+    def relation(self, spark: SparkSession) -> DataFrame:
+        """The numbers for the current batch, in the column CONTROL; no row if nothing is dropped.
 
-        A hash join by a key that is always equal, but not so that the optimizer could know: a nested loop costs
-        several times as much. An outer one, so that a missing or broken file keeps rows.
+        `current_timestamp()` is the batch's own time here, also when it runs again. Nothing in this may fail,
+        whatever the file holds.
         """
         now = F.unix_millis(F.current_timestamp())
         valid = F.filter("plans", lambda p: F.get(p, F.lit(0)) <= now)
-        plan = (
+        return (
             spark.read.option("ignoreMissingFiles", "true")
             .option("ignoreCorruptFiles", "true")
             .text(self.path, wholetext=True)
@@ -144,8 +143,7 @@ class NetworkControl:
             .where((now < F.get("plan", F.lit(1))) & (F.size("plan") == 4 + self._size))
             .select(
                 F.slice("plan", 5, max(1, self._size)).alias(CONTROL),
+                # Always 0, but not so that the optimizer could know.
                 (F.get("plan", F.lit(0)) * 0.0).cast("bigint").alias(KEY),
             )
         )
-        keyed = rows.withColumn(KEY, (F.spark_partition_id() < 0).cast("bigint"))
-        return keyed.join(F.broadcast(plan), KEY, "left").drop(KEY)

@@ -6,15 +6,19 @@ import itertools
 import logging
 import re
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streamshed.errors import StreamshedError
 from streamshed.network.graph import Map, Udf, Union, ends
 from streamshed.network_controller import FlowSample
 from streamshed.records import Sample
@@ -24,14 +28,16 @@ from streamshed.spark.layout import QueryLayout
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.network_control import NetworkControl, PlanSpan
 from streamshed.spark.sinks import Sink
-from streamshed.spark.slots import Numbers, Slots
-from streamshed.spark.sql import Marks, Writer, counted_nodes
+from streamshed.spark.slots import Numbers, Slots, quoted
+from streamshed.spark.sql import CONTROL, Marks, Parser, Writer, counted_nodes, raw_arc
 
 log = logging.getLogger("streamshed")
 
 _view_numbers = itertools.count(1)
 _MARKS = re.compile(r"spark_partition_id\(\) >= -(\d+)")
 _AT_A_TIME = 3
+_SAMPLE = 2000  # rows
+_SAMPLE_EVERY = 10.0  # seconds
 _REMEMBERED = 50  # batches for which a drop that is no longer in force stays in the plan
 
 
@@ -42,13 +48,16 @@ class Runtime(Protocol):
     def finished(self, query: NetworkQuery, sample: FlowSample) -> None: ...
     def running(self, query: NetworkQuery, sample: FlowSample) -> None: ...
     def ended(self, query: NetworkQuery) -> None: ...
+    def sampled(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None: ...
     def look_after(self) -> float: ...
     def fail_open(self, problem: BaseException) -> None: ...
 
 
 def marks_for(layout: QueryLayout, slots: Slots) -> Marks:
     """A mark for each source, each box that changes the number of rows, and each arc with a drop."""
-    names = [*layout.sources, *counted_nodes(layout), *(on for on in layout.arcs if on in slots.slots)]
+    arcs = [on for on in layout.arcs if on in slots.slots]
+    raw = [raw_arc(name) for name in layout.sources if name in slots.raw]
+    names = [*layout.sources, *raw, *counted_nodes(layout), *arcs]
     found: dict[str, int] = {}
     for name in names:
         found[name] = marks_of(next_serial())[1]
@@ -58,7 +67,7 @@ def marks_for(layout: QueryLayout, slots: Slots) -> Marks:
 def flows(layout: QueryLayout, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
     """Rows that passed each arc, and that left each node, from the rows that were counted."""
     network = layout.network
-    left: dict[str, int] = {name: counts.get(name, 0) for name in layout.sources}
+    left: dict[str, int] = {name: counts.get(raw_arc(name), counts.get(name, 0)) for name in layout.sources}
     passed: dict[str, int] = {}
     for name in layout.boxes:
         box = network.nodes[name]
@@ -128,6 +137,11 @@ class NetworkQuery:
         self.sinks = {name: sinks[name] for name in layout.outputs}
         self.functions = functions
         self.marks = marks_for(layout, slots)
+        self.parsers = {
+            source.name: Parser.of(source, sources[source.name].columns)
+            for source in layout.network.sources
+            if source.name in layout.sources and source.parse is not None
+        }
         self.query: StreamingQuery | None = None
         self.serial = next_serial()
         self._counts: dict[int, dict[str, int]] = {}
@@ -177,6 +191,10 @@ class NetworkQuery:
         )
 
 
+class BatchFailed(StreamshedError):
+    """A batch of a network failed; what Spark said is in the message."""
+
+
 class FusedQuery(NetworkQuery):
     """All stateless outputs of one part of a network, in one query: what they share runs once.
 
@@ -189,12 +207,11 @@ class FusedQuery(NetworkQuery):
         super().__init__(*args, **keywords)
         number = next(_view_numbers)
         self._input = f"streamshed_{number}_in"
-        self._views = {
-            name: f"streamshed_{number}_{index}" for index, name in enumerate(self.layout.shared)
-        }
+        self._views = {name: f"streamshed_{number}_{index}" for index, name in enumerate(self.layout.shared)}
         self._recent: dict[str, int] = {}
         self._readers: dict[str, PlanReader] = {}
         self._prepared = False
+        self._sample_at = 0.0
 
     def stream(self) -> DataFrame:
         """The rows of all sources in one stream."""
@@ -206,8 +223,9 @@ class FusedQuery(NetworkQuery):
             part.select(
                 F.lit(index).alias("_source"),
                 *[
-                    (F.struct(*part.columns) if other == name else F.lit(None).cast(self.sources[other].schema))
-                    .alias(f"_{at}")
+                    (
+                        F.struct(*part.columns) if other == name else F.lit(None).cast(self.sources[other].schema)
+                    ).alias(f"_{at}")
                     for at, other in enumerate(names)
                 ],
             )
@@ -225,6 +243,13 @@ class FusedQuery(NetworkQuery):
         return self.query
 
     def _batch(self, rows: DataFrame, number: int) -> None:
+        try:
+            self._process(rows, number)
+        except Exception as error:
+            # Spark searches the text of what fails here with a pattern that a long one makes it overflow on.
+            raise BatchFailed(str(error)[:4000]) from None
+
+    def _process(self, rows: DataFrame, number: int) -> None:
         session = rows.sparkSession
         if not self._prepared:
             # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
@@ -250,6 +275,25 @@ class FusedQuery(NetworkQuery):
                 one._jdf.queryExecution().logical().rdd().unpersist(False)
         with self._lock:
             self._counts[number] = counts
+        if time.monotonic() >= self._sample_at:
+            self._sample_at = time.monotonic() + _SAMPLE_EVERY
+            self._sample_values(session, writer)
+
+    def _sample_values(self, session: SparkSession, writer: Writer) -> None:
+        """Look at some rows as they came in: how are the values spread that drops go by?"""
+        for name in self.layout.sources:
+            arcs = self.layout.network.arcs_out_of(name)
+            slots = [self.slots.slots[on] for on in arcs if on in self.slots.slots]
+            fields = sorted({slot.field for slot in slots if slot.field is not None})
+            if fields:
+                columns = ", ".join(f"CAST({quoted(one)} AS DOUBLE) AS {quoted(one)}" for one in fields)
+                writer.dropping = lambda on: False
+                rows = session.sql(f"SELECT {columns} FROM ({writer.computed(name)}) LIMIT {_SAMPLE}").collect()
+                found = {
+                    one: np.array([row[at] for row in rows if row[at] is not None], dtype=np.float64)
+                    for at, one in enumerate(fields)
+                }
+                self.runtime.sampled(name, found)
 
     def _deliver(self, session: SparkSession, writer: Writer, number: int) -> list[tuple[str, str, DataFrame]]:
         """Every output to its sink, some at a time: one is planned while another runs."""
@@ -273,7 +317,7 @@ class FusedQuery(NetworkQuery):
 
     def _writer(self, rows: DataFrame, span: PlanSpan, number: int) -> Writer:
         rows.createOrReplaceTempView(self._input)
-        inputs = {name: self._input for name in self.layout.sources}
+        inputs = dict.fromkeys(self.layout.sources, self._input)
         if len(inputs) > 1:
             inputs = {
                 name: f"(SELECT _{at}.* FROM {self._input} WHERE _source = {at})"
@@ -283,13 +327,17 @@ class FusedQuery(NetworkQuery):
         for on in self.layout.arcs:
             if self.slots.active(numbers, on):
                 self._recent[on] = number
+        for name in self.layout.sources:
+            if self.slots.active_raw(numbers, name):
+                self._recent[raw_arc(name)] = number
 
         def dropping(on: str) -> bool:
             # Plans that come and go are compiled anew: what was dropped lately stays, as a drop of nothing.
             return number - self._recent.get(on, -_REMEMBERED - 1) <= _REMEMBERED
 
+        number_at = _literals(self.slots, numbers)
         return Writer(
-            self.layout, self.slots, self.marks, inputs, {}, dropping, _literals(self.slots, numbers), self.functions
+            self.layout, self.slots, self.marks, inputs, {}, dropping, number_at, self.functions, self.parsers
         )
 
     def _read(self, stages: list[tuple[str, str, DataFrame]]) -> dict[str, int]:
@@ -304,6 +352,67 @@ class FusedQuery(NetworkQuery):
         return counts
 
 
+class StatefulQuery(NetworkQuery):
+    """One output below joins or windows. The drops are part of its plan, and read the control file there."""
+
+    def stream(self) -> DataFrame:
+        token = f"streamshed_{next(_view_numbers)}"
+        slots = self.slots
+        self.control.relation(self.spark).createOrReplaceTempView(f"{token}_control")
+        inputs = {name: f"{token}_in{index}" for index, name in enumerate(self.layout.sources)}
+        for name, view in inputs.items():
+            self.sources[name].createOrReplaceTempView(view)
+        raw = {raw_arc(name) for name in slots.raw}
+        writer = Writer(
+            self.layout,
+            slots,
+            self.marks,
+            inputs,
+            {},
+            lambda on: on in slots.slots or on in raw,
+            lambda at: f"get({CONTROL}, {at})",
+            self.functions,
+            self.parsers,
+            carry=CONTROL,
+            control=f"{token}_control",
+        )
+        network = self.layout.network
+        for index, source in enumerate(one for one in network.sources if one.name in inputs):
+            rows = self.spark.sql(writer.computed(source.name))
+            if source.arrived is not None and source.watermark is not None:
+                rows = rows.withWatermark(source.arrived, f"{source.watermark * 1e3:.0f} milliseconds")
+            view = f"{token}_source{index}"
+            rows.createOrReplaceTempView(view)
+            writer.views = {**writer.views, source.name: view}
+        text = writer.rows(self.layout.outputs[0])
+        # Views would outlive the query in the user's session; the plan does not need them once it is analysed.
+        made = self.spark.sql(text).where(arrived_mark(self.serial))
+        for view in [f"{token}_control", *inputs.values(), *writer.views.values()]:
+            self.spark.catalog.dropTempView(view)
+        return made
+
+    def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+        (output,) = self.layout.outputs
+        self._sink = self.sinks[output]
+        self._reader = PlanReader()
+        self._wanted = set(self.marks.of.values())
+        node = self.layout.network.nodes[output]
+        mode = str((getattr(node, "write", None) or {}).get("mode", "append"))
+        writer = self.stream().writeStream.foreachBatch(self._batch).queryName(name).outputMode(mode)
+        writer = writer.option("checkpointLocation", checkpoint)
+        self.query = (writer.trigger(**trigger) if trigger else writer).start()
+        return self.query
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        try:
+            self._sink(rows, number)
+        except Exception as error:
+            raise BatchFailed(str(error)[:4000]) from None
+        found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), self._wanted)
+        with self._lock:
+            self._counts[number] = {self._named[mark]: count for mark, count in found.items()}
+
+
 def _literals(slots: Slots, numbers: Numbers) -> Any:
     """Numbers of the control array as SQL that the optimizer does not fold into the generated code."""
     places: dict[int, tuple[int, str]] = {}
@@ -312,6 +421,8 @@ def _literals(slots: Slots, numbers: Numbers) -> Any:
         text = ", ".join("CAST(NULL AS DOUBLE)" if numbers[i] is None else f"{numbers[i]!r}D" for i in span)
         for i in span:
             places[i] = (i - slot.at, f"array({text})")
+    for at in slots.raw.values():
+        places[at] = (0, f"array({'CAST(NULL AS DOUBLE)' if numbers[at] is None else f'{numbers[at]!r}D'})")
 
     def number(at: int) -> str:
         offset, array = places[at]

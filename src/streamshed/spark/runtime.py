@@ -9,17 +9,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamshed.durations import seconds
-from streamshed.errors import InvalidArgument
+from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import Network, arc
+from streamshed.network.values import loss_graphs
 from streamshed.network_controller import FlowSample, NetworkController
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.registry import live_policy
@@ -27,13 +30,17 @@ from streamshed.records import Drop, Mode, Plan
 from streamshed.spark.control import Store
 from streamshed.spark.layout import Layout
 from streamshed.spark.network_control import NetworkControl
-from streamshed.spark.network_query import FusedQuery, NetworkQuery
-from streamshed.spark.prepare import check_sinks, streams
+from streamshed.spark.network_query import FusedQuery, NetworkQuery, StatefulQuery
+from streamshed.spark.prepare import check_boxes, check_formats, check_sinks, register_functions, streams
 from streamshed.spark.session import check_spark
 from streamshed.spark.sinks import MemorySink, SinkSpec, sink_for
 from streamshed.spark.slots import Slots
+from streamshed.spark.statistics import ValueSample
 
 log = logging.getLogger("streamshed")
+
+_OFF = 0.1  # a selectivity this far from the planned one is worth planning anew
+_LEARN_EVERY = 10.0  # seconds, at least: the tables of a large network take a while to build
 
 
 def run(
@@ -47,6 +54,7 @@ def run(
     mode: str | Mode = Mode.ENFORCE,
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] | None = None,
+    pinned: Sequence[Drop] | None = None,
 ) -> RunningNetwork:
     """Run a network as streaming queries, and keep it inside a latency bound by dropping rows.
 
@@ -69,6 +77,8 @@ def run(
         folder goes on where it stopped. Default: a temporary one.
     trigger
         As for Spark's `trigger`, such as `{"processingTime": "1 second"}` or `{"availableNow": True}`.
+    pinned
+        Drops to carry out from the first batch on, whatever the load is: see `RunningNetwork.pin`.
 
     Example
     -------
@@ -84,12 +94,22 @@ def run(
     chosen = live_policy(policy) if isinstance(policy, str) else policy
     rows = streams(spark, network, sources)
     specs = check_sinks(network, sinks)
+    check_formats(spark, specs)
+    functions = register_functions(spark, network)
+    check_boxes(spark, network, rows, functions)
     made_sinks = {name: sink_for(spark, name, spec) for name, spec in specs.items()}
     folder = checkpoint or tempfile.mkdtemp(prefix="streamshed-")
     running = RunningNetwork(spark, network, chosen, bound, wanted_mode, Store(spark, f"{folder}/streamshed"))
     running.sinks = made_sinks
-    running.launch(rows, folder, trigger or {})
+    if pinned is not None:
+        running.pin(pinned)
+        time.sleep(0.05)  # a plan starts a little in the future: let the first batch be after that
+    running.launch(rows, functions, folder, trigger or {})
     return running
+
+
+class NetworkFailed(StreamshedError):
+    """A query of a network failed while it ran."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +128,20 @@ class NetworkReport:
     latency_mean: float = 0.0
     latency_max: float = 0.0
     over_bound: int = 0
+    latency_last: float = 0.0
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """Rows that each output would have got, by the selectivities measured while nothing was dropped."""
+
+    @property
+    def percent(self) -> dict[str, float]:
+        """Of each output, the share of the expected rows that it got, in percent."""
+        return {
+            name: min(100.0, 100.0 * rows / self.expected[name]) if self.expected.get(name) else 100.0
+            for name, rows in self.delivered.items()
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"shed": self.shed, "percent": self.percent}
 
     @property
     def shed(self) -> dict[str, int]:
@@ -151,15 +185,24 @@ class RunningNetwork:
         self._pinned: tuple[Drop, ...] | None = None
         self._callbacks: list[Callable[[Plan], None]] = []
         self._lock = threading.RLock()
+        self._learn_at = 0.0
+        self._values: dict[tuple[str, str], ValueSample] = {}
         self.samples: list[FlowSample] = []
         """What the controller was told, in order."""
 
-    def launch(self, rows: Mapping[str, DataFrame], folder: str, trigger: Mapping[str, Any]) -> None:
+    def launch(
+        self,
+        rows: Mapping[str, DataFrame],
+        functions: Mapping[str, str],
+        folder: str,
+        trigger: Mapping[str, Any],
+    ) -> None:
         for layout in self._layout.queries:
-            query = FusedQuery(self._spark, layout, self._slots, self._control, self, rows, self.sinks, {})
-            self._queries[query.name] = query
+            kind = StatefulQuery if layout.stateful else FusedQuery
+            made = kind(self._spark, layout, self._slots, self._control, self, rows, self.sinks, functions)
+            self._queries[made.name] = made
         try:
-            for query in self._queries.values():
+            for query in (self._queries[layout.name] for layout in self._layout.queries):
                 query.start(f"{folder}/{query.name}", f"{self.network.name}-{query.name}", trigger)
         except Exception:
             self.stop()
@@ -233,6 +276,20 @@ class RunningNetwork:
         with self._lock:
             return _report(self._totals.values())
 
+    def utility(self, output: str) -> float:
+        """What the loss graph of an output makes of the share that it got so far."""
+        return loss_graphs(self._controller.catalog)[output](self.report().percent.get(output, 100.0))
+
+    def failure(self) -> StreamshedError | None:
+        """What ended a query, if one has failed: Spark's own words at the end."""
+        for name, query in self.queries.items():
+            error = query.exception()
+            if error is not None:
+                return NetworkFailed(
+                    f"the query {name!r} of {self.network.name!r} failed and all were stopped:\n{error}"
+                )
+        return None
+
     def process_all_available(self) -> None:
         """Wait until everything that is there now is processed (for tests)."""
         for query in self.queries.values():
@@ -242,12 +299,14 @@ class RunningNetwork:
         """Wait until every query has ended; raises what ended one of them."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for query in self.queries.values():
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if left is None:
-                query.awaitTermination()
-            elif not query.awaitTermination(max(1, int(left))):
-                return False
+            while query.isActive:
+                if deadline is not None and time.monotonic() > deadline:
+                    return False
+                time.sleep(0.05)
         self.settle()
+        failed = self.failure()
+        if failed is not None:
+            raise failed
         return True
 
     def settle(self, timeout: float = 5.0) -> bool:
@@ -279,6 +338,12 @@ class RunningNetwork:
     def ended(self, query: NetworkQuery) -> None:
         with self._lock:
             self._running.discard(query.name)
+        failed = query.query is not None and query.query.exception() is not None
+        if failed:
+            # A network without one of its parts would look alive; it stops as one.
+            for other in self.queries.values():
+                with contextlib.suppress(Exception):
+                    other.stop()
 
     def look_after(self) -> float:
         return 0.4 * self.latency
@@ -288,7 +353,7 @@ class RunningNetwork:
             totals = self._totals[query.name]
             if sample.batch <= totals.last_batch:
                 return
-            totals.add(sample, query, self.latency)
+            totals.add(sample, query, self.latency, self._measured())
             self._store.write(f"{query.name}.json", json.dumps(totals.__dict__).encode())
             if sum(sample.arrived.values()):
                 self._observe(sample)
@@ -305,8 +370,43 @@ class RunningNetwork:
                 log.warning("%s: rows are all kept from now on, because of: %s", self.network.name, problem)
                 self._publish(())
 
+    def _measured(self) -> Catalog:
+        """The catalog with the selectivities seen so far."""
+        return self._controller.catalog.measured(selectivities=self._controller.selectivities)
+
+    def sampled(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        """Some values of a source, as they came in."""
+        with self._lock:
+            for field_name, seen in values.items():
+                self._values.setdefault((source, field_name), ValueSample()).add(seen)
+
+    def _learn(self) -> None:
+        """Plan with what was measured, once that is far from what the plans were made with."""
+        if time.monotonic() < self._learn_at:
+            return
+        catalog = self._measured()
+        known = self._controller.catalog.selectivities
+        off = any(
+            abs(rows - known[box]) > _OFF * max(known[box], 0.01) for box, rows in catalog.selectivities.items()
+        )
+        sources = []
+        for source in catalog.network.sources:
+            spread = dict(source.values)
+            for (name, column), sample in self._values.items():
+                histogram = sample.histogram() if name == source.name else None
+                if histogram is not None and (column not in spread or sample.distance(spread[column]) > _OFF):
+                    spread[column] = histogram
+                    off = True
+            sources.append(replace(source, values=spread))
+        if off:
+            self._learn_at = time.monotonic() + _LEARN_EVERY
+            network = replace(catalog.network, sources=tuple(sources))
+            self._controller.use(self._controller.policy, replace(catalog, network=network))
+
     def _observe(self, sample: FlowSample) -> None:
         self.samples.append(sample)
+        if sample.finished:
+            self._learn()
         before = self._controller.plan
         plan = self._controller.observe(sample)
         self._adopt()
@@ -347,18 +447,27 @@ class _Totals:
         self.latency_mean: float = saved.get("latency_mean", 0.0)
         self.latency_max: float = saved.get("latency_max", 0.0)
         self.over_bound: int = saved.get("over_bound", 0)
+        self.latency_last: float = saved.get("latency_last", 0.0)
+        self.expected: dict[str, float] = saved.get("expected", {})
 
-    def add(self, sample: FlowSample, query: NetworkQuery, bound: float) -> None:
+    def add(self, sample: FlowSample, query: NetworkQuery, bound: float, catalog: Catalog) -> None:
         self.last_batch = sample.batch
         network = query.layout.network
         came = {**sample.left, **sample.arrived}
         for counts, new in (
             (self.arrived, sample.arrived),
-            (self.reached, {on: came[on.partition("->")[0]] for on in query.layout.arcs if on in query.slots.slots}),
+            (
+                self.reached,
+                {on: came[on.partition("->")[0]] for on in query.layout.arcs if on in query.slots.slots},
+            ),
             (self.passed, {on: sample.passed[on] for on in query.layout.arcs if on in query.slots.slots}),
             (
                 self.delivered,
-                {o.name: sample.passed[arc(o.input, o.name)] for o in network.outputs if o.name in query.layout.outputs},
+                {
+                    o.name: sample.passed[arc(o.input, o.name)]
+                    for o in network.outputs
+                    if o.name in query.layout.outputs
+                },
             ),
         ):
             for name, rows in new.items():
@@ -367,6 +476,13 @@ class _Totals:
             self.batches += 1
             self.latency_mean += (sample.latency - self.latency_mean) / self.batches
             self.latency_max = max(self.latency_max, sample.latency)
+            self.latency_last = sample.latency
+            full = catalog.measured(rates={name: float(rows) for name, rows in sample.arrived.items()}).arc_rates
+            for name in query.layout.outputs:
+                (on,) = network.arcs_into(name)
+                # While nothing is dropped, what comes out is what was to be expected.
+                rows = full[on] if sample.dropping else float(sample.passed[on])
+                self.expected[name] = self.expected.get(name, 0.0) + rows
             self.over_bound += sample.latency > bound
 
 
@@ -391,6 +507,8 @@ def _report(totals: Any) -> NetworkReport:
         latency_mean=sum(one.latency_mean * one.batches for one in everything) / batches if batches else 0.0,
         latency_max=max((one.latency_max for one in everything), default=0.0),
         over_bound=sum(one.over_bound for one in everything),
+        latency_last=max((one.latency_last for one in everything), default=0.0),
+        expected=most("expected"),
     )
 
 

@@ -68,7 +68,7 @@ class Slots:
     """For sources that are parsed late, where the number of the drop before the parse stands."""
 
     @staticmethod
-    def of(network: Network, raw: Sequence[str] = ()) -> Slots:
+    def of(network: Network) -> Slots:
         fields = _fields(network)
         protect = protection(network)
         found: dict[str, Slot] = {}
@@ -77,6 +77,7 @@ class Slots:
             if name in protect:
                 found[name] = Slot(name, at, fields.get(name), protect[name])
                 at += found[name].size
+        raw = [source.name for source in network.sources if source.parse is not None]
         return Slots(network, found, {name: at + index for index, name in enumerate(raw)})
 
     @cached_property
@@ -128,6 +129,10 @@ class Slots:
         """Whether anything is dropped on an arc."""
         slot = self.slots.get(arc)
         return slot is not None and numbers[slot.at] is not None
+
+    def active_raw(self, numbers: Numbers, source: str) -> bool:
+        """Whether anything of a source is dropped before it is parsed."""
+        return source in self.raw and numbers[self.raw[source]] is not None
 
     # ── SQL ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -29,6 +29,7 @@ from streamshed.spark.slots import NumberAt, Slots, quoted, sql
 
 SPARK_TYPES = {"LONG": "BIGINT", "SHORT": "SMALLINT", "BYTE": "TINYINT"}
 CONTROL = "_streamshed_control"
+KEY = "_streamshed_key"
 
 
 def spark_type(column: Column) -> str:
@@ -46,6 +47,41 @@ class Marks:
         return f"spark_partition_id() >= -{self.of[name]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """How the raw rows of a source become its columns."""
+
+    raw: tuple[str, ...]
+    """The columns before."""
+    inner: str
+    """What is computed from them, and what of them is kept."""
+    outer: str
+    """The columns after."""
+
+    @staticmethod
+    def of(source: Source, given: Sequence[str]) -> Parser:
+        """For a source whose stream has the raw column and maybe some of the schema's already."""
+        assert source.parse is not None
+        raw = source.parse["column"]
+        ready = [column for column in source.schema if column.name in given and column.name != raw]
+        fields = [column for column in source.schema if column not in ready]
+        ddl = ", ".join(f"{quoted(column.name)} {spark_type(column)}" for column in fields)
+        pairs = ", ".join(f"'{key}', '{value}'" for key, value in source.parse["options"].items())
+        options = f", map({pairs})" if pairs else ""
+        call = f"from_{source.parse['format']}(CAST({quoted(raw)} AS STRING), '{ddl}'{options})"
+        inner = ", ".join([f"{call} AS _parsed", *(quoted(column.name) for column in ready)])
+        outer = ", ".join(
+            quoted(column.name) if column in ready else f"_parsed.{quoted(column.name)} AS {quoted(column.name)}"
+            for column in source.schema
+        )
+        return Parser((raw, *(column.name for column in ready)), inner, outer)
+
+
+def raw_arc(source: str) -> str:
+    """The name of the place in front of a source's parse."""
+    return f"{source} raw"
+
+
 @dataclass
 class Writer:
     """Writes the SQL of one query's nodes.
@@ -54,7 +90,8 @@ class Writer:
     views: nodes whose rows are there already, under the name of a view
     dropping: whether an arc's drop is to be written
     number: how a number of the control array is read
-    carry: a column to be carried along to the drops
+    carry: a column to be carried along to the drops: the control array
+    control: the relation that it comes from
     """
 
     layout: QueryLayout
@@ -66,7 +103,10 @@ class Writer:
     number: NumberAt
     functions: Mapping[str, str] = field(default_factory=dict)
     """For each udf box, the name its function is registered under."""
+    parsers: Mapping[str, Parser] = field(default_factory=dict)
+    """For each source that is parsed late, how."""
     carry: str | None = None
+    control: str | None = None
 
     @property
     def network(self) -> Network:
@@ -82,10 +122,26 @@ class Writer:
         """The rows that leave a node, from those that enter it."""
         node = self.network.nodes[name]
         if isinstance(node, Output):
-            return self.passing(arc(node.input, name))
+            columns = ", ".join(quoted(column.name) for column in self.network.schemas[name])
+            rows = self.passing(arc(node.input, name))
+            return rows if self.carry is None else f"SELECT {columns} FROM ({rows})"
         if isinstance(node, Source):
-            return f"SELECT * FROM {self.inputs[name]} WHERE {self.marks.clause(name)}"
+            return self._source(name)
         return self._box(node)
+
+    def _source(self, name: str) -> str:
+        rows = f"SELECT * FROM {self.inputs[name]} WHERE {self.marks.clause(name)}"
+        if self.control is not None:
+            rows = self._attached(rows)
+        parser = self.parsers.get(name)
+        if parser is None:
+            return rows
+        if self.dropping(raw_arc(name)):
+            passes = self.slots.passes_raw(name, parser.raw, self.number)
+            rows = f"SELECT * FROM ({rows}) WHERE {passes} AND {self.marks.clause(raw_arc(name))}"
+        carried = "" if self.carry is None else f", {self.carry}"
+        inner = f"SELECT {parser.inner}{carried} FROM ({rows})"
+        return f"SELECT {parser.outer}{carried} FROM ({inner})"
 
     def wanted(self, name: str) -> str:
         """The rows that leave a node with several readers, without those that every one of them drops."""
@@ -104,7 +160,28 @@ class Writer:
         if not self.dropping(on):
             return rows
         passes = self.slots.passes(on, self.network.schemas[tail], self.number)
+        if self._behind_state(tail):
+            # State has shuffled the rows; the numbers did not come along.
+            rows = self._attached(rows)
         return f"SELECT * FROM ({rows}) WHERE {passes} AND {self.marks.clause(on)}"
+
+    def _behind_state(self, name: str) -> bool:
+        """Whether rows come out of a join or a window at a node, or above it."""
+        if self.carry is None:
+            return False
+        node = self.network.nodes[name]
+        return isinstance(node, Join | Aggregate) or (
+            isinstance(node, Box) and any(self._behind_state(above) for above in node.inputs)
+        )
+
+    def _attached(self, rows: str) -> str:
+        """Rows with the control array: by a hash join on a key that is always equal, which the optimizer cannot
+        know, since a nested loop costs several times as much; an outer one, so that no array means no drop."""
+        keyed = f"SELECT *, CAST(spark_partition_id() < 0 AS BIGINT) AS {KEY} FROM ({rows})"
+        return (
+            f"SELECT /*+ BROADCAST(c) */ t.* EXCEPT ({KEY}), c.{self.carry} FROM ({keyed}) t"
+            f" LEFT JOIN {self.control} c ON t.{KEY} = c.{KEY}"
+        )
 
     def _box(self, box: Box) -> str:
         inputs = [self.passing(arc(name, box.name)) for name in box.inputs]
@@ -112,7 +189,7 @@ class Writer:
             return f"SELECT * FROM ({inputs[0]}) WHERE {sql(box.where)} AND {self.marks.clause(box.name)}"
         if isinstance(box, Map):
             columns = self._select(box)
-            if self.carry is not None:
+            if self.carry is not None and not self._behind_state(box.name):
                 columns.append(self.carry)
             return f"SELECT {', '.join(columns)} FROM ({inputs[0]})"
         if isinstance(box, Union):
@@ -166,7 +243,8 @@ class Writer:
             f"CAST({sql(expression)} AS {spark_type(types[name])}) AS {quoted(name)}"
             for name, expression in box.compute.items()
         ]
-        grouped = f"SELECT {', '.join([f'{window} AS w', *by, *computed])} FROM ({rows}) GROUP BY {', '.join([window, *by])}"
+        keys = ", ".join([window, *by])
+        grouped = f"SELECT {', '.join([f'{window} AS w', *by, *computed])} FROM ({rows}) GROUP BY {keys}"
         columns = ["w.start AS window_start", "w.end AS window_end", *by, *map(quoted, box.compute)]
         return f"SELECT {', '.join(columns)} FROM ({grouped})"
 
