@@ -136,10 +136,15 @@ class NetworkController:
         return self.catalog.measured(rates=self.rates).load
 
     @property
+    def full_share(self) -> float | None:
+        """Of all that arrives, the share that fits: above 1 when there is room, None while it is not known."""
+        return min((s.full_share for s in self._queries.values() if s.full_share is not None), default=None)
+
+    @property
     def limit(self) -> float | None:
         """The load that can be carried, on the catalog's scale; None while it is not known."""
-        loads = [state.full_share for state in self._queries.values() if state.full_share is not None]
-        return self.load * min(loads) if loads and self.load > 0 else None
+        share = self.full_share
+        return None if share is None else self.load * share
 
     def observe(self, sample: FlowSample) -> Plan:
         """Take a sample in and return the plan to be in force; unchanged, it is the same object."""

@@ -13,6 +13,7 @@ BENCHES = {
     "latency": "three times what the job can process: latency and goodput, against plain and capped Spark",
     "burst": "ten times the load for ten seconds: how fast the job is back",
     "drain": "what a dropped row still costs, against a kept one",
+    "network": "five queries at two and four times the capacity: utility and latency by policy",
     "sharing": "20 outputs behind one shared parse: one network against 20 queries",
     "compiled": "what a network with nothing to shed costs, against the same written by hand",
     "parse": "a drop before the parse against the same drop after it",

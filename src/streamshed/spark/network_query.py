@@ -220,7 +220,7 @@ class FusedQuery(NetworkQuery):
             return parts[0].where(arrived_mark(self.serial))
         names = list(self.layout.sources)
         tagged = [
-            part.select(
+            part.where(self.marks.clause(name)).select(
                 F.lit(index).alias("_source"),
                 *[
                     (
@@ -257,9 +257,13 @@ class FusedQuery(NetworkQuery):
             self._prepared = True
         batch = self._execution.lastExecution()
         span = self.control.history.at(int(batch.offsetSeqMetadata().batchTimestampMs()))
-        writer = self._writer(rows, span, number)
         stages: list[tuple[str, str, DataFrame]] = []
         kept: list[Any] = []
+        several = len(self.layout.sources) > 1
+        if several:
+            # Each source is read by itself, but all of them are one stream here: keep it, to read it once.
+            kept.append(rows.localCheckpoint(eager=False))
+        writer = self._writer(kept[0] if several else rows, span, number)
         try:
             for name in self.layout.shared:
                 text = writer.wanted(name)
@@ -270,6 +274,8 @@ class FusedQuery(NetworkQuery):
                 writer.views = {**writer.views, name: self._views[name]}
             stages += self._deliver(session, writer, number)
             counts = self._read(stages)
+            if several:
+                counts |= self._count_sources(batch.executedPlan())
         finally:
             for one in kept:
                 one._jdf.queryExecution().logical().rdd().unpersist(False)
@@ -337,8 +343,23 @@ class FusedQuery(NetworkQuery):
 
         number_at = _literals(self.slots, numbers)
         return Writer(
-            self.layout, self.slots, self.marks, inputs, {}, dropping, number_at, self.functions, self.parsers
+            self.layout,
+            self.slots,
+            self.marks,
+            inputs,
+            {},
+            dropping,
+            number_at,
+            self.functions,
+            self.parsers,
+            counting=len(inputs) == 1,
         )
+
+    def _count_sources(self, plan: Any) -> dict[str, int]:
+        """What each of several sources gave, counted in the plan that reads them."""
+        wanted = {self.marks.of[name] for name in self.layout.sources}
+        found = self._readers.setdefault("", PlanReader()).read_marks(plan, wanted)
+        return {self._named[mark]: rows for mark, rows in found.items()}
 
     def _read(self, stages: list[tuple[str, str, DataFrame]]) -> dict[str, int]:
         counts: dict[str, int] = {}

@@ -107,6 +107,8 @@ class Writer:
     """For each source that is parsed late, how."""
     carry: str | None = None
     control: str | None = None
+    counting: bool = True
+    """Whether the rows of sources are counted here, or were counted before."""
 
     @property
     def network(self) -> Network:
@@ -130,7 +132,9 @@ class Writer:
         return self._box(node)
 
     def _source(self, name: str) -> str:
-        rows = f"SELECT * FROM {self.inputs[name]} WHERE {self.marks.clause(name)}"
+        rows = f"SELECT * FROM {self.inputs[name]}"
+        if self.counting:
+            rows += f" WHERE {self.marks.clause(name)}"
         if self.control is not None:
             rows = self._attached(rows)
         parser = self.parsers.get(name)
