@@ -42,7 +42,7 @@ network = (
     .map("seconds", "slow", {"path": "path", "seconds": "ms / 1000", "at": "at"})
     .aggregate("load", "answered", "10 seconds", {"requests": "count(*)", "ms": "avg(ms)"}, by=["path"],
                selectivity=0.01)
-    .output("on-call", "failing", loss=[(100, 1.0), (90, 0.2), (0, 0.0)])
+    .output("on-call", "failing", loss=[(100, 1.0), (0, 0.0)])
     .output("tuning", "seconds", loss=[(100, 1.0), (20, 0.8), (0, 0.0)])
     .output("planning", "load", loss=[(100, 1.0), (10, 0.9), (0, 0.0)])
     .build()

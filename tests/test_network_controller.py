@@ -1,4 +1,4 @@
-"""The network's controller in a closed loop with a model of Spark: a fixed cost a batch, and so much a unit of work."""
+"""The controller of a network in a closed loop with a model of Spark: a fixed cost a batch, and so much for work."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def network() -> Network:
         .filter("f", "m", "x > 50", cost=2e-4, selectivity=0.5)
         .filter("g", "m", "x > 20", cost=4e-4, selectivity=0.8)
         .output("o", "f", loss=[(100, 1.0), (50, 0.9), (0, 0.0)])
-        .output("p", "g", loss=[(100, 1.0), (50, 0.4), (0, 0.0)])
+        .output("p", "g", loss=[(100, 1.0), (0, 0.0)])
         .build()
     )
 
 
 class Spark:
-    """Runs batch after batch; what a plan drops is dropped in proportion."""
+    """Runs batch after batch; what a plan drops is dropped in proportion, one batch later."""
 
     def __init__(self, controller: NetworkController, *, factor: float = 1.0, fixed: float = 0.3) -> None:
         self.controller, self.factor, self.fixed = controller, factor, fixed
@@ -39,13 +39,17 @@ class Spark:
         self.batch = 0
         self.latencies: list[tuple[float, float]] = []
         self.delivered: dict[str, float] = {}
+        self.planned = self.in_force()
+
+    def in_force(self) -> tuple[dict[str, float], float]:
+        keeps = {drop.at: drop.keep for drop in self.controller.plan.drops}
+        return keeps, self.controller.share if keeps else 1.0
 
     def run(self, rate: Callable[[float], float], seconds: float) -> None:
         while self.now < seconds:
             start, gap = self.now, self.now - self.last_start
             arrived = rate(start) * gap
-            keeps = {drop.at: drop.keep for drop in self.controller.plan.drops}
-            share = self.controller.share if keeps else 1.0
+            keeps, share = self.planned
             flows = self.catalog.measured(rates={"s": arrived}).flows(keeps)
             work = sum(
                 rows * self.catalog.costs[head.name]
@@ -58,6 +62,8 @@ class Spark:
                 self.controller.observe(FlowSample("q", self.batch, start, look, share=share, finished=False))
                 look += 0.08 * (look - start)
             self.now = start + took
+            # The next batch is planned before the report of this one comes.
+            self.planned = self.in_force()
             passed = {on: round(rows) for on, rows in flows.items()}
             self.controller.observe(
                 FlowSample(
@@ -71,7 +77,7 @@ class Spark:
                     gap=gap,
                     waited=gap,
                     share=share,
-                    share_next=self.controller.share,
+                    share_next=self.planned[1],
                     dropping=bool(keeps),
                 )
             )

@@ -10,7 +10,7 @@ catalog only the proportions count. The policy then sheds until the load is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamshed.controller import check_latency
@@ -75,15 +75,23 @@ class NetworkController:
         latency: float,
         mode: Mode = Mode.ENFORCE,
         version: int = 0,
+        outputs: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        """`catalog` is of what physically runs; `queries` has for each query what runs in it."""
+        """`catalog` is of what physically runs; `queries` has for each query what runs in it.
+
+        `outputs` has for each query its outputs; all of the network's where it is the only one.
+        """
         self.mode = mode
         self.decision: Decision | None = None
         """The policy's last answer."""
         self.share = 1.0
         """Share of the full load that the plan in force leaves."""
         self._latency = check_latency(latency)
-        self._queries = {name: _QueryState(one, self._latency) for name, one in queries.items()}
+        everything = [output.name for output in catalog.network.outputs]
+        self._queries = {
+            name: _QueryState(one, self._latency, (outputs or {}).get(name, everything))
+            for name, one in queries.items()
+        }
         self._rates: dict[str, dict[str, ArrivalRate]] = {name: {} for name in catalog.rates}
         self._plan = Plan(version=version, mode=mode)
         self._flows: dict[str, tuple[float, float]] = {}
@@ -153,6 +161,7 @@ class NetworkController:
             self._count(sample)
         state.observe(sample, self.catalog.selectivities)
         if self.mode is Mode.OFF:
+            self.share = 1.0
             return self._settle(Plan(reason="mode is off", mode=self.mode, at=sample.at))
         overloads = {name: s.overload for name, s in self._queries.items() if s.overload is not None}
         if not overloads:
@@ -174,6 +183,7 @@ class NetworkController:
         self.decision = decision
         row = decision.row
         if row is None:
+            self.share = 1.0
             return self._settle(Plan(reason="the policy sheds nothing", mode=self.mode, at=at, overload=overload))
         enforced = self.mode is Mode.ENFORCE
         if enforced:
@@ -209,10 +219,10 @@ class NetworkController:
     def latencies(self) -> dict[str, float]:
         """Of each output, the latency of its last batch."""
         return {
-            output.name: state.latency
+            output: state.latency
             for state in self._queries.values()
-            for output in self.catalog.network.outputs
-            if state.latency is not None and output.name in state.outputs
+            for output in state.outputs
+            if state.latency is not None
         }
 
     def _count(self, sample: FlowSample) -> None:
@@ -247,15 +257,15 @@ class NetworkController:
 class _QueryState:
     """What is known of one query."""
 
-    def __init__(self, catalog: Catalog, latency: float) -> None:
+    def __init__(self, catalog: Catalog, latency: float, outputs: Collection[str]) -> None:
         self.catalog = catalog
+        self.outputs = outputs
         self.cost = AffineCost()
         self.response = KeepResponse()
         self.detector = OverloadDetector(self.cost, latency, response=self.response)
         self.overload: Overload | None = None
         self.latency: float | None = None
         self.full_share: float | None = None
-        self.outputs = {output.name for output in catalog.network.outputs}
         mean = catalog.load / sum(catalog.rates.values()) if sum(catalog.rates.values()) > 0 else 0.0
         # What one row of average work costs; 1 where the catalog knows of no work: then rows are counted.
         self._unit = mean or 1.0

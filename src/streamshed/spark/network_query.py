@@ -255,8 +255,11 @@ class FusedQuery(NetworkQuery):
             # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
             session.conf.set("spark.sql.adaptive.enabled", "false")
             self._prepared = True
-        batch = self._execution.lastExecution()
-        span = self.control.history.at(int(batch.offsetSeqMetadata().batchTimestampMs()))
+        # Without the monitor (it warns then) there is no batch time, and all rows are kept.
+        batch = None if self._execution is None else self._execution.lastExecution()
+        span = PlanSpan(0, 0, 0, 1.0, ())
+        if batch is not None:
+            span = self.control.history.at(int(batch.offsetSeqMetadata().batchTimestampMs()))
         stages: list[tuple[str, str, DataFrame]] = []
         kept: list[Any] = []
         several = len(self.layout.sources) > 1
@@ -274,7 +277,7 @@ class FusedQuery(NetworkQuery):
                 writer.views = {**writer.views, name: self._views[name]}
             stages += self._deliver(session, writer, number)
             counts = self._read(stages)
-            if several:
+            if several and batch is not None:
                 counts |= self._count_sources(batch.executedPlan())
         finally:
             for one in kept:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -79,7 +79,7 @@ def _read(spark: SparkSession, source: Source) -> DataFrame:
         reader = reader.schema(", ".join(f"`{column.name}` {spark_type(column)}" for column in source.schema))
     try:
         return reader.load()
-    except (AnalysisException, PySparkException, Exception) as error:
+    except Exception as error:
         raise InvalidNetwork(
             [Problem(f"{path}.read", "Spark cannot read this", first_line(error), str(dict(source.read)))]
         ) from error
@@ -218,6 +218,8 @@ def check_formats(spark: SparkSession, specs: Mapping[str, Any]) -> None:
             conf = spark._jsparkSession.sessionState().conf()
             look_up.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, conf)
         except Exception as error:
+            if spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(format):
+                continue  # one written in Python
             problems.append(
                 Problem(f"outputs.{output}.write", f"Spark does not know the format {format!r}", first_line(error))
             )

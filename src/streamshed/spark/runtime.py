@@ -22,6 +22,7 @@ from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import Network, arc
+from streamshed.network.qos import LossGraph
 from streamshed.network.values import loss_graphs
 from streamshed.network_controller import FlowSample, NetworkController
 from streamshed.policies.contract import NetworkPolicy
@@ -177,6 +178,7 @@ class RunningNetwork:
             latency=latency,
             mode=mode,
             version=self._control.version,
+            outputs={query.name: query.outputs for query in self._layout.queries},
         )
         self._queries: dict[str, NetworkQuery] = {}
         self._running: set[str] = set()
@@ -186,6 +188,7 @@ class RunningNetwork:
         self._callbacks: list[Callable[[Plan], None]] = []
         self._lock = threading.RLock()
         self._learn_at = 0.0
+        self._graphs: tuple[Catalog, dict[str, LossGraph]] | None = None
         self._values: dict[tuple[str, str], ValueSample] = {}
         self.samples: list[FlowSample] = []
         """What the controller was told, in order."""
@@ -278,7 +281,10 @@ class RunningNetwork:
 
     def utility(self, output: str) -> float:
         """What the loss graph of an output makes of the share that it got so far."""
-        return loss_graphs(self._controller.catalog)[output](self.report().percent.get(output, 100.0))
+        catalog = self._controller.catalog
+        if self._graphs is None or self._graphs[0] is not catalog:
+            self._graphs = (catalog, loss_graphs(catalog))
+        return self._graphs[1][output](self.report().percent.get(output, 100.0))
 
     def failure(self) -> StreamshedError | None:
         """What ended a query, if one has failed: Spark's own words at the end."""
