@@ -140,7 +140,8 @@ def calibrate(
     from streamshed.spark.session import local_session
 
     made = spec.load(network)
-    paths = dict(one.split("=", 1) if "=" in one else ("", one) for one in sample)
+    parts = [one.partition("=") for one in sample]
+    paths = {name if equals else "": path if equals else name for name, equals, path in parts}
     names = [source.name for source in made.sources]
     for name in paths:
         if name and name not in names:

@@ -82,6 +82,7 @@ class NetworkController:
         `outputs` has for each query its outputs; all of the network's where it is the only one.
         """
         self.mode = mode
+        self.catalog = catalog
         self.decision: Decision | None = None
         """The policy's last answer."""
         self.share = 1.0
@@ -95,12 +96,13 @@ class NetworkController:
         self._rates: dict[str, dict[str, ArrivalRate]] = {name: {} for name in catalog.rates}
         self._plan = Plan(version=version, mode=mode)
         self._flows: dict[str, tuple[float, float]] = {}
-        self.use(policy, catalog)
+        self.use(policy)
 
     def use(self, policy: NetworkPolicy, catalog: Catalog | None = None) -> None:
         """Change the policy, or what it knows of the network; from the next sample on."""
         self.policy = policy
-        self.catalog = self.catalog if catalog is None else catalog
+        if catalog is not None:
+            self.catalog = catalog
         self._planner = policy.planner(self.catalog)
         self._planned_for = 0.0
 

@@ -7,9 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 import streamshed as ss
 from streamshed.network import Builder, Network
@@ -22,33 +23,25 @@ pytestmark = pytest.mark.spark
 
 
 def fill(spark: SparkSession, network: Network, folder: Path, rows: int, seed: int) -> dict[str, DataFrame]:
-    """Files for every source, in two batches; the batch DataFrames over them."""
+    """Files for every source, for two batches; the batch DataFrames over them."""
     rng = np.random.default_rng(seed)
     found = {}
     for source in network.sources:
         path = folder / source.name
-        columns = {}
+        path.mkdir(parents=True)
+        columns: dict[str, pa.Array] = {}
         for column in source.schema:
             if column.type == "TIMESTAMP":
-                columns[column.name] = 1.7e9 + np.sort(rng.uniform(0, 600, rows)).round(3)
-            elif column.type in ("INT", "LONG"):
-                columns[column.name] = rng.integers(0, 20, rows)
+                micros = (1.7e15 + np.sort(rng.integers(0, 600_000, rows)) * 1000).astype("int64")
+                columns[column.name] = pa.array(micros, pa.timestamp("us", tz="UTC"))
+            elif column.type == "INT":
+                columns[column.name] = pa.array(rng.integers(0, 20, rows), pa.int32())
             else:
-                columns[column.name] = rng.uniform(0, 100, rows).round(6)
-        data = spark.createDataFrame(
-            [tuple(map(float, one)) for one in zip(*columns.values(), strict=True)], list(columns)
-        )
-        typed = data.select(
-            *(
-                (
-                    F.timestamp_millis((F.col(c.name) * 1000).cast("long"))
-                    if c.type == "TIMESTAMP"
-                    else F.col(c.name).cast(c.type.lower())
-                ).alias(c.name)
-                for c in source.schema
-            )
-        )
-        typed.repartition(2).write.parquet(str(path))
+                columns[column.name] = pa.array(rng.uniform(0, 100, rows).round(6))
+        table = pa.table(columns)
+        for part in range(2):
+            half = table.slice(part * rows // 2, rows // 2)
+            parquet.write_table(half, path / f"{part}.parquet")
         found[source.name] = spark.read.parquet(str(path))
     return found
 
@@ -139,10 +132,14 @@ def test_joins_and_windows_answer_like_plain_spark(spark: SparkSession, tmp_path
     batches = fill(spark, network, tmp_path / "in", rows=300, seed=5)
     full = answers(network, batches)
     # A last row far ahead closes every window; it is itself in none that is closed.
-    end = "timestamp'2023-11-14 23:59:00'"
-    spark.sql(f"SELECT 999 AS k, 1D AS x, {end} AS at").select(F.col("k").cast("int"), "x", "at").write.mode(
-        "append"
-    ).parquet(str(tmp_path / "in" / "a"))
+    last = pa.table(
+        {
+            "k": pa.array([999], pa.int32()),
+            "x": pa.array([1.0]),
+            "at": pa.array([1_800_000_000_000_000], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    parquet.write_table(last, tmp_path / "in" / "a" / "2.parquet")
     got, report = run_all(spark, network, streams(spark, batches, tmp_path / "in"), tmp_path / "state")
     assert got["hot"] == full["hot"]
     assert got["pairs"] == full["pairs"]

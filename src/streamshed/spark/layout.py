@@ -32,7 +32,8 @@ class QueryLayout:
         found = set(self.outputs)
         for output in self.outputs:
             sources, boxes = self.network.above(output)
-            found.update(node.name for node in (*sources, *boxes))
+            found.update(source.name for source in sources)
+            found.update(box.name for box in boxes)
         return frozenset(found)
 
     @cached_property
@@ -84,7 +85,7 @@ class Layout:
             if any(isinstance(box, STATEFUL) for box in boxes):
                 queries.append(((output.name,), True))
                 continue
-            nodes, names = {node.name for node in (*sources, *boxes)}, [output.name]
+            nodes, names = {*(source.name for source in sources), *(box.name for box in boxes)}, [output.name]
             for group in [group for group in groups if group[0] & nodes]:
                 groups.remove(group)
                 nodes, names = nodes | group[0], group[1] + names

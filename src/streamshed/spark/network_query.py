@@ -150,6 +150,9 @@ class NetworkQuery:
         self._lock = threading.Lock()
         SessionMonitor.of(spark).add(_Probe(self, self.serial))
 
+    def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+        raise NotImplementedError
+
     def attach(self, watch: QueryWatch) -> None:
         self._execution = watch._execution
         self.runtime.attached(self)
@@ -279,14 +282,14 @@ class FusedQuery(NetworkQuery):
             counts = self._read(stages)
             if several and batch is not None:
                 counts |= self._count_sources(batch.executedPlan())
+            if time.monotonic() >= self._sample_at:
+                self._sample_at = time.monotonic() + _SAMPLE_EVERY
+                self._sample_values(session, writer)
         finally:
             for one in kept:
                 one._jdf.queryExecution().logical().rdd().unpersist(False)
         with self._lock:
             self._counts[number] = counts
-        if time.monotonic() >= self._sample_at:
-            self._sample_at = time.monotonic() + _SAMPLE_EVERY
-            self._sample_values(session, writer)
 
     def _sample_values(self, session: SparkSession, writer: Writer) -> None:
         """Look at some rows as they came in: how are the values spread that drops go by?"""
@@ -296,7 +299,7 @@ class FusedQuery(NetworkQuery):
             fields = sorted({slot.field for slot in slots if slot.field is not None})
             if fields:
                 columns = ", ".join(f"CAST({quoted(one)} AS DOUBLE) AS {quoted(one)}" for one in fields)
-                writer.dropping = lambda on: False
+                writer.dropping, writer.counting = (lambda on: False), False
                 rows = session.sql(f"SELECT {columns} FROM ({writer.computed(name)}) LIMIT {_SAMPLE}").collect()
                 found = {
                     one: np.array([row[at] for row in rows if row[at] is not None], dtype=np.float64)

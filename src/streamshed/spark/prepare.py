@@ -214,6 +214,8 @@ def check_formats(spark: SparkSession, specs: Mapping[str, Any]) -> None:
         if callable(spec):
             continue
         format = spec if isinstance(spec, str) else str(spec.get("format", ""))
+        if format in ("memory", "console"):
+            continue  # ours
         try:
             conf = spark._jsparkSession.sessionState().conf()
             look_up.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, conf)
@@ -251,7 +253,8 @@ def check_boxes(
             spark.createDataFrame([], stream.schema).createOrReplaceTempView(view)
             views[f"in {name}"] = view
         writer.inputs = {name: views[f"in {name}"] for name in rows}
-        for node in (*network.sources, *network.order):
+        nodes: list[Source | Box] = [*network.sources, *network.order]
+        for node in nodes:
             group = "sources" if isinstance(node, Source) else "boxes"
             if isinstance(node, Box) and not all(name in views for name in node.inputs):
                 continue

@@ -487,8 +487,8 @@ class _Totals:
             for name in query.layout.outputs:
                 (on,) = network.arcs_into(name)
                 # While nothing is dropped, what comes out is what was to be expected.
-                rows = full[on] if sample.dropping else float(sample.passed[on])
-                self.expected[name] = self.expected.get(name, 0.0) + rows
+                wanted = full[on] if sample.dropping else float(sample.passed[on])
+                self.expected[name] = self.expected.get(name, 0.0) + wanted
             self.over_bound += sample.latency > bound
 
 

@@ -219,7 +219,7 @@ def _quote(expression: Expression) -> Expression:
             changes[one.name] = _quote(value)
         elif isinstance(value, tuple):
             changes[one.name] = tuple(_quote(item) for item in value)
-    return replace(expression, **changes) if changes else expression  # type: ignore[arg-type]
+    return replace(expression, **changes) if changes else expression
 
 
 def row_hash(place: str, columns: Sequence[str]) -> str:
