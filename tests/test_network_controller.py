@@ -1,4 +1,4 @@
-"""The controller of a network in a closed loop with a model of Spark: a fixed cost a batch, and so much for work."""
+"""The controller of a network in a closed loop with a model of Spark: fixed cost for a batch, so much a row."""
 
 from __future__ import annotations
 
