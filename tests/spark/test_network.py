@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
+from tests.spark.helpers import wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
@@ -121,3 +122,38 @@ def test_a_drop_where_none_can_be_made_is_refused(spark: SparkSession, tmp_path:
             running.pin([ss.Drop("high->alarms", 0.5)])
     finally:
         running.stop()
+
+
+def test_an_overload_is_shed_and_settings_change_while_it_runs(spark: SparkSession) -> None:
+    """A sink that takes a millisecond a row, and more than a thousand rows a second."""
+
+    def slow(rows: DataFrame, number: int) -> None:
+        time.sleep(rows.count() / 1000)
+
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 3000).load()
+    network = (
+        Builder("burst")
+        .source("s", "value LONG, timestamp TIMESTAMP", arrived="timestamp", rate=3000)
+        .filter("f", "s", "value >= 0", cost=1e-3)
+        .output("o", "f")
+        .build()
+    )
+    running = ss.run(spark, network, sources={"s": rows}, sinks={"o": slow}, policy="random", latency="3 seconds")
+    plans: list[ss.Plan] = []
+    running.on_plan(plans.append)
+    try:
+        wait_for(lambda: running.report().shed.get("s->f", 0) > 0)
+        assert running.plan.drops[0].at == "s->f"
+        assert "would take" in running.plan.reason
+        running.policy = "lsrm-random"
+        wait_for(lambda: running.plan.reason.startswith("lsrm-random"))
+        running.mode = "off"
+        assert not running.plan.drops
+        assert running.controller.limit is not None
+        assert running.controller.load > running.controller.limit
+    finally:
+        running.stop()
+    report = running.report()
+    assert report.arrived["s"] == report.passed["s->f"] + report.shed["s->f"]
+    assert report.delivered["o"] == report.passed["s->f"]
+    assert plans
