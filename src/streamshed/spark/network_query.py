@@ -268,14 +268,15 @@ class FusedQuery(NetworkQuery):
         several = len(self.layout.sources) > 1
         if several:
             # Each source is read by itself, but all of them are one stream here: keep it, to read it once.
-            kept.append(rows.localCheckpoint(eager=False))
+            kept.append(rows.localCheckpoint(eager=True))
         writer = self._writer(kept[0] if several else rows, span, number)
         try:
             for name in self.layout.shared:
                 text = writer.wanted(name)
                 made = session.sql(text)
                 stages.append((name, text, made))
-                kept.append(made.localCheckpoint(eager=False))
+                # At once: two readers that start on two executors would both compute it.
+                kept.append(made.localCheckpoint(eager=True))
                 kept[-1].createOrReplaceTempView(self._views[name])
                 writer.views = {**writer.views, name: self._views[name]}
             stages += self._deliver(session, writer, number)
