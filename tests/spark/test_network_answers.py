@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -89,7 +90,7 @@ def generated(seed: int) -> Network:
     return generate(Shape(queries=3, boxes=9, mix={"filter": 5.0, "union": 2.0, "map": 2.0}, shared=2), seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("STREAMSHED_NETWORKS", "12"))))
 def test_generated_networks_answer_like_plain_spark(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     network = generated(seed)
     batches = fill(spark, network, tmp_path / "in", rows=100, seed=seed)
