@@ -4,10 +4,10 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check unit bench setup java clean help
+.PHONY: demo test test-all check unit bench setup java clean help
 
 help:            ## what there is
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
 demo: setup      ## a burst at three times this machine's capacity, with and without Streamshed
 	$(VENV)/bin/streamshed demo
@@ -17,6 +17,9 @@ test: check unit ## all checks and all tests
 unit: setup      ## the tests alone
 	$(PYTHON) -m pytest
 
+test-all: check setup  ## the same with a hundred generated networks on Spark instead of a dozen
+	STREAMSHED_NETWORKS=100 $(PYTHON) -m pytest
+
 check: $(READY)  ## lint, types, import layers
 	$(VENV)/bin/ruff check src tests examples
 	$(VENV)/bin/ruff format --check src tests examples
@@ -24,7 +27,7 @@ check: $(READY)  ## lint, types, import layers
 	$(VENV)/bin/lint-imports
 
 bench: setup     ## every benchmark, one line of JSON each
-	@for name in overhead drain burst latency; do $(VENV)/bin/streamshed bench $$name --json; done
+	@for name in overhead drain burst latency network sharing compiled parse; do $(VENV)/bin/streamshed bench $$name --json; done
 
 setup: java $(READY)
 

@@ -2,15 +2,18 @@
 
 import streamshed as ss
 kept = ss.shed(events, latency="4 seconds", arrived="timestamp", key="user_id")
+running = ss.run(spark, ss.load_network("triage.yaml"), policy="lsrm-semantic", latency="4 seconds")
 """
 
 from typing import TYPE_CHECKING, Any
 
 from streamshed.errors import EnvironmentProblem, InvalidArgument, StreamshedError
-from streamshed.records import Drop, Mode, Overload, Plan, QualityReport, Sample
+from streamshed.records import Drop, Mode, Plan, QualityReport
 
 if TYPE_CHECKING:
+    from streamshed.network.spec import load as load_network
     from streamshed.spark.load_aware import load_aware, load_shedder
+    from streamshed.spark.runtime import run
     from streamshed.spark.shed import Shedder, shed, shedder
 
 __all__ = [
@@ -18,14 +21,14 @@ __all__ = [
     "EnvironmentProblem",
     "InvalidArgument",
     "Mode",
-    "Overload",
     "Plan",
     "QualityReport",
-    "Sample",
     "Shedder",
     "StreamshedError",
     "load_aware",
+    "load_network",
     "load_shedder",
+    "run",
     "shed",
     "shedder",
 ]
@@ -41,4 +44,12 @@ def __getattr__(name: str) -> Any:
         from streamshed.spark import load_aware as operator
 
         return getattr(operator, name)
+    if name == "run":
+        from streamshed.spark.runtime import run
+
+        return run
+    if name == "load_network":
+        from streamshed.network.spec import load
+
+        return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from streamshed import cli_network, cli_sim
+from streamshed import cli_network, cli_run, cli_sim
 from streamshed.durations import seconds
 from streamshed.errors import StreamshedError
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 cli_network.register(app)
 cli_sim.register(app)
+cli_run.register(app)
 _screen = Console()
 _aside = Console(stderr=True)
 

@@ -16,9 +16,9 @@ from rich.table import Table
 from streamshed.errors import InvalidArgument
 from streamshed.experiments import registry
 from streamshed.network import spec
+from streamshed.policies.keep_all import NoShedding
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
 from streamshed.sim.arrivals import ArrivalProcess, Bursty, Constant, Poisson
-from streamshed.sim.none import NoShedding
 from streamshed.sim.scenario import Scenario
 from streamshed.sim.simulate import Outcome
 from streamshed.sim.simulate import simulate as run_simulation

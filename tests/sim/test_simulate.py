@@ -12,12 +12,12 @@ from streamshed.network.build import Builder
 from streamshed.network.catalog import Catalog
 from streamshed.network.generate import Shape, generate, generate_sharing
 from streamshed.network.graph import Network
+from streamshed.policies.keep_all import NoShedding
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
 from streamshed.records import Drop
 from streamshed.sim.arrivals import Bursty, Constant
 from streamshed.sim.engine import Observation, Simulation
 from streamshed.sim.monitor import Monitor, RateEstimate
-from streamshed.sim.none import NoShedding
 from streamshed.sim.quality import jain, sic
 from streamshed.sim.scenario import Scenario
 from streamshed.sim.simulate import expected, simulate

@@ -29,6 +29,14 @@ def stock(place: Workplace, rows: Rows, per_batch: int) -> Path:
     return folder
 
 
+def backlog(place: Workplace, rows: Rows, per_batch: int, batches: int) -> Path:
+    """Files for so many batches; `maxFilesPerTrigger` makes the batches."""
+    source = place.fresh("backlog")
+    for number in range(batches * FILES):
+        put(source, f"{number:05d}.json", rows.take(per_batch // FILES))
+    return source
+
+
 class Standing:
     """A query that waits for its next turn."""
 

@@ -65,11 +65,16 @@ class Builder:
         arrived: str | None = None,
         rate: float = 1.0,
         read: Mapping[str, Any] | None = None,
+        parse: Mapping[str, Any] | str | None = None,
+        watermark: str | float | None = None,
         protect: Text | None = None,
         protected: float = 0.0,
         values: Mapping[str, Histogram | Sequence[float]] | None = None,
     ) -> Builder:
-        """`values` may give a field's histogram, or just `(low, high)` where values spread evenly."""
+        """`parse` names the format of a raw column, parsed after drops that do not need its fields.
+
+        `values` may give a field's histogram, or just `(low, high)` where values spread evenly.
+        """
         spreads = {
             field: spread if isinstance(spread, Histogram) else Histogram.uniform(*spread)
             for field, spread in (values or {}).items()
@@ -81,6 +86,8 @@ class Builder:
                 arrived=arrived,
                 rate=float(rate),
                 read=read,
+                parse=parsing(parse),
+                watermark=None if watermark is None else seconds(watermark),
                 protect=None if protect is None else _expression(protect),
                 protected=float(protected),
                 values=spreads,
@@ -225,6 +232,27 @@ class Builder:
             capacity=self._capacity,
             headroom=self._headroom,
         )
+
+
+PARSERS = ("json", "csv")
+
+
+def parsing(given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
+    """A parse step, with what is not given filled in.
+
+    >>> parsing("json")
+    {'format': 'json', 'column': 'value', 'options': {}}
+    """
+    if given is None:
+        return None
+    asked = dict(given) if isinstance(given, Mapping) else {"format": given}
+    if asked.get("format") not in PARSERS or set(asked) - {"format", "column", "options"}:
+        raise InvalidArgument(
+            "not a parse step",
+            got=given,
+            hint=f"format: one of {', '.join(PARSERS)}; column: the raw column; options",
+        )
+    return {"format": asked["format"], "column": asked.get("column", "value"), "options": asked.get("options", {})}
 
 
 def declared(column: str, text: str) -> Inverse:

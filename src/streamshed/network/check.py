@@ -206,7 +206,7 @@ def _schema(box: Box, above: list[Schema], problems: list[Problem]) -> Schema | 
                     Problem(f"{path}.inverse.{name}", "no such column", repr(name), ", ".join(box.select))
                 )
             _check_numeric(f"{path}.inverse.{name}.field", inverse.field, first, problems)
-        return tuple(Column(name, _type(expression, names)) for name, expression in box.select.items())
+        return tuple(Column(name, type_of(expression, names)) for name, expression in box.select.items())
     if isinstance(box, Union):
         for name, other in zip(box.inputs[1:], above[1:], strict=False):
             if other != first:
@@ -262,7 +262,7 @@ def _aggregate_schema(box: Aggregate, above: Schema, problems: list[Problem]) ->
             continue
         for inner in expression.args:
             _check_fields(f"{path}.compute.{name}", inner, above, problems)
-        columns.append(Column(name, _type(expression, names)))
+        columns.append(Column(name, type_of(expression, names)))
     return tuple(columns)
 
 
@@ -290,7 +290,7 @@ def _check_numeric(path: str, name: str, schema: Schema, problems: list[Problem]
         )
 
 
-def _type(expression: Expression, names: Mapping[str, Column]) -> str:
+def type_of(expression: Expression, names: Mapping[str, Column]) -> str:
     """The type of an expression's values."""
     if isinstance(expression, Field):
         return names[expression.name].type if expression.name in names else "DOUBLE"
@@ -299,10 +299,10 @@ def _type(expression: Expression, names: Mapping[str, Column]) -> str:
     if isinstance(expression, Binary) and expression.op not in ("+", "-", "*", "/", "%"):
         return "BOOLEAN"
     if isinstance(expression, Unary):
-        return "BOOLEAN" if expression.op == "NOT" else _type(expression.operand, names)
+        return "BOOLEAN" if expression.op == "NOT" else type_of(expression.operand, names)
     if isinstance(expression, Call):
         if expression.name == "count":
             return "LONG"
         if expression.name in ("min", "max", "abs"):
-            return _type(expression.args[0], names)
+            return type_of(expression.args[0], names)
     return "DOUBLE"

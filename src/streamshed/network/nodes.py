@@ -83,6 +83,10 @@ class Source:
     """Rows per second, a first estimate."""
     read: Mapping[str, Any] | None = field(default=None, hash=False)
     """Spark source: format and options."""
+    parse: Mapping[str, Any] | None = field(default=None, hash=False)
+    """How a raw column becomes the columns of the schema: `format`, `column`, `options`."""
+    watermark: float | None = None
+    """Seconds by which rows may come late to joins and windows."""
     protect: Expression | None = None
     """Rows for which this is true are never dropped."""
     protected: float = 0.0

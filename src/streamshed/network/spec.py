@@ -20,7 +20,7 @@ from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.network import expression as expressions
 from streamshed.network.analysis import Inverse
-from streamshed.network.build import declared
+from streamshed.network.build import declared, parsing
 from streamshed.network.check import Draft, check
 from streamshed.network.expression import Expression
 from streamshed.network.graph import (
@@ -50,7 +50,7 @@ _MAX_BRACKETS = 50
 _TRUE: Expression = expressions.Literal(True)
 
 _TOP = ("network", "sources", "boxes", "outputs", "capacity", "headroom")
-_SOURCE = ("schema", "arrived", "rate", "read", "protect", "protected", "values")
+_SOURCE = ("schema", "arrived", "rate", "read", "parse", "watermark", "protect", "protected", "values")
 _OUTPUT = ("input", "write", "qos")
 _QOS = ("loss", "latency", "value", "histogram")
 _ANY_BOX = ("op", "cost", "selectivity")
@@ -201,6 +201,10 @@ class _Reader:
             arrived=None if given.get("arrived") is None else self.text(f"{path}.arrived", given["arrived"]),
             rate=self.number(f"{path}.rate", given.get("rate", 1.0), 1.0),
             read=self.options(f"{path}.read", given.get("read")),
+            parse=self.attempt(f"{path}.parse", lambda: parsing(given.get("parse")), None),
+            watermark=None
+            if given.get("watermark") is None
+            else self.duration(f"{path}.watermark", given["watermark"]),
             protect=None if protect is None else self.expression(f"{path}.protect", protect),
             protected=self.number(f"{path}.protected", given.get("protected", 0.0), 0.0),
             values=values,
@@ -435,6 +439,8 @@ def dump(network: Network) -> str:
             arrived=source.arrived,
             rate=source.rate,
             read=None if source.read is None else dict(source.read),
+            parse=None if source.parse is None else dict(source.parse),
+            watermark=source.watermark,
             protect=None if source.protect is None else source.protect.sql(),
             protected=source.protected or None,
             values={field: _spread(histogram) for field, histogram in source.values.items()} or None,

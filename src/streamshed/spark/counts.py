@@ -8,6 +8,7 @@ was kept, and no later work is pulled in front of the drop.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,6 +19,19 @@ from pyspark.sql import functions as F
 
 _BASE = 1_000_000_000
 _MARK = re.compile(r"SPARK_PARTITION_ID\(\) >= -(1\d{9})", re.IGNORECASE)
+
+
+_serials = itertools.count(1)
+
+
+def next_serial() -> int:
+    """A number for a drop that no other drop of this process has."""
+    return next(_serials)
+
+
+def marks_of(serial: int) -> tuple[int, int]:
+    """The numbers of a serial's two marks: arrived and kept."""
+    return _BASE + 2 * serial, _BASE + 2 * serial + 1
 
 
 def arrived_mark(serial: int) -> Column:
@@ -58,26 +72,30 @@ class PlanReader:
 
     def read(self, plan: Any, serials: list[int]) -> dict[int, Counts]:
         """Counts by drop. A drop that the optimizer removed had no rows to count."""
-        wanted = {_BASE + 2 * serial + side for serial in serials for side in (0, 1)}
+        found = self.read_marks(plan, {_BASE + 2 * serial + side for serial in serials for side in (0, 1)})
+        return {s: Counts(found[_BASE + 2 * s], found[_BASE + 2 * s + 1]) for s in serials}
+
+    def read_marks(self, plan: Any, wanted: set[int]) -> dict[int, int]:
+        """Rows by mark; 0 for one that is not in the plan."""
         found = self._along_known_ways(plan, wanted)
         if found is None:
-            self._ways = {}
-            found = {}
+            found = dict.fromkeys(wanted, 0)
+            self._ways = {mark: [] for mark in wanted}
             self._search(plan, (), wanted, found)
-        return {s: Counts(found.get(_BASE + 2 * s, 0), found.get(_BASE + 2 * s + 1, 0)) for s in serials}
+        return found
 
     def _along_known_ways(self, plan: Any, wanted: set[int]) -> dict[int, int] | None:
         if self._ways.keys() != wanted:
             return None
         nodes: dict[tuple[Step, ...], Any] = {(): plan}
-        found: dict[int, int] = {}
+        found = dict.fromkeys(wanted, 0)
         try:
             for mark, ways in self._ways.items():
                 for way in ways:
                     node = _walk(nodes, way)
                     if _mark_in(node.condition().toString()) != mark:
                         return None
-                    found[mark] = found.get(mark, 0) + _rows(node)
+                    found[mark] += _rows(node)
         except Py4JError:
             return None  # another shape of plan: no such child, or not a filter
         return found
@@ -87,8 +105,8 @@ class PlanReader:
         mark = _mark_in(node.condition().toString()) if name == "Filter" else 0
         if mark in wanted:
             # A plan that reads the stream twice (a self-join) has the drop twice; count each reading.
-            found[mark] = found.get(mark, 0) + _rows(node)
-            self._ways.setdefault(mark, []).append(way)
+            found[mark] += _rows(node)
+            self._ways[mark].append(way)
         steps: list[Step] = ["executedPlan"] if name == "AdaptiveSparkPlan" else []
         if name.endswith("QueryStage"):
             steps = ["plan"]

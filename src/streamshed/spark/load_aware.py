@@ -26,12 +26,11 @@ from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.records import Mode, Sample
 from streamshed.spark import arguments
-from streamshed.spark import shed as drop_in
 from streamshed.spark.control import HistoryFile, Span, Store, control_store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import DRY_RUN, ENFORCE, OFF, Order, OrderHistory, with_orders
 from streamshed.spark.cost_stage import CostStage, Tally
-from streamshed.spark.counts import arrived_mark, kept_mark
+from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.session import check_spark
 
@@ -136,7 +135,7 @@ def load_aware(
     hashes = draw_hashes(epsilon, delta, seed=_SEED)
     rules = CostControl(hashes, window, tolerance, synchronised=_synchronised)
     wanted = arguments.check_mode(mode)
-    serial = next(drop_in._serials)
+    serial = next_serial()
     label = name or f"load-aware-{serial}"
     cells = hashes.rows * hashes.columns
     store = control_store(spark, control)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import logging
 import threading
@@ -32,14 +31,12 @@ from streamshed.spark.arguments import (
     check_stream,
 )
 from streamshed.spark.control import KEEP, SALT, ControlFile, History, Span, Store, control_store, matches
-from streamshed.spark.counts import arrived_mark, kept_mark
+from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.progress import oldest_observed
 from streamshed.spark.session import check_spark
 
 log = logging.getLogger("streamshed")
-
-_serials = itertools.count(1)
 
 
 def shed(
@@ -123,7 +120,7 @@ def shed(
     period = None if rotate is None else seconds(rotate, "rotate")
     if weight is not None and weight in events.columns:
         raise InvalidArgument("the weight column exists already", got=repr(weight), hint="choose another name")
-    serial = next(_serials)
+    serial = next_serial()
     label = name or f"shed-{serial}"
     file = ControlFile(control_store(spark, control), label)
     shedder = Shedder(serial, label, name is not None, file, spark, bound, limits)

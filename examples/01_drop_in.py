@@ -1,4 +1,4 @@
-"""The one line: a job with a window, kept inside 4 seconds. Run: .venv/bin/python examples/drop_in.py"""
+"""The one line: a job with a window, kept inside 4 seconds. Run: .venv/bin/python examples/01_drop_in.py"""
 
 import tempfile
 import time

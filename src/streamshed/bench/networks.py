@@ -1,0 +1,102 @@
+"""Networks that the benchmarks run, beside the same thing written by hand; and how one is drained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import streamshed as ss
+from streamshed.bench import jobs
+from streamshed.bench.play import Workplace
+from streamshed.bench.standing import FILES
+from streamshed.network import Builder, Network
+from streamshed.records import Drop
+
+RAW = "value STRING"
+
+
+def fan_out(outputs: int) -> Network:
+    """One source of JSON, one shared step, and so many outputs of a filter and a map each."""
+    builder = Builder("fan-out").source("lines", jobs.SCHEMA, parse="json", rate=10_000, values={"v": (0, 100)})
+    builder.map("shared", "lines", {"id": "id", "user": "user", "v": "v", "load": "v * work"})
+    for number in range(outputs):
+        builder.filter(f"f{number}", "shared", f"v > {low(number)} AND v < {low(number) + 40}", selectivity=0.4)
+        builder.map(f"m{number}", f"f{number}", {"id": "id", "user": "user", "score": f"load * {number + 1} + v"})
+        builder.output(f"o{number}", f"m{number}")
+    return builder.build()
+
+
+def low(number: int) -> int:
+    return 3 * (number % 20)
+
+
+def lines(spark: SparkSession, source: Path) -> DataFrame:
+    return spark.readStream.format("text").option("maxFilesPerTrigger", FILES).load(str(source))
+
+
+def parsed(rows: DataFrame) -> DataFrame:
+    """By hand: the parse and the shared step."""
+    fields = rows.select(F.from_json("value", jobs.SCHEMA).alias("r")).select("r.*")
+    return fields.select("id", "user", "v", (F.col("v") * F.col("work")).alias("load"))
+
+
+def branch(rows: DataFrame, number: int) -> DataFrame:
+    """By hand: one output."""
+    kept = rows.where(f"v > {low(number)} AND v < {low(number) + 40}")
+    return kept.select("id", "user", (F.col("load") * (number + 1) + F.col("v")).alias("score"))
+
+
+def compiled(
+    spark: SparkSession, place: Workplace, source: Path, network: Network, drops: Sequence[Drop] | None = None
+) -> float:
+    """Seconds from the start to the end of a network that drains a backlog."""
+    rows = lines(spark, source)
+    begin = time.perf_counter()
+    running = ss.run(
+        spark,
+        network,
+        sources={"lines": rows},
+        sinks={output.name: "noop" for output in network.outputs},
+        latency="1 hour",
+        checkpoint=str(place.fresh("state")),
+        trigger={"availableNow": True},
+        pinned=drops,
+    )
+    for query in running.queries.values():
+        query.awaitTermination()
+    took = time.perf_counter() - begin
+    running.await_termination()
+    return took
+
+
+def separate(spark: SparkSession, place: Workplace, source: Path, outputs: int) -> float:
+    """By hand: a query for every output, all at the same time."""
+    begin = time.perf_counter()
+    queries = []
+    for number in range(outputs):
+        made = branch(parsed(lines(spark, source)), number).writeStream.format("noop")
+        made = made.option("checkpointLocation", str(place.fresh("state"))).trigger(availableNow=True)
+        queries.append(made.start())
+    for query in queries:
+        query.awaitTermination()
+    return time.perf_counter() - begin
+
+
+def by_batch(spark: SparkSession, place: Workplace, source: Path, outputs: int) -> float:
+    """By hand: `foreachBatch`, with what is shared persisted."""
+
+    def write(rows: DataFrame, _: int) -> None:
+        shared = parsed(rows).persist()
+        for number in range(outputs):
+            branch(shared, number).write.format("noop").mode("append").save()
+        shared.unpersist()
+
+    begin = time.perf_counter()
+    made = lines(spark, source).writeStream.foreachBatch(write)
+    query = made.option("checkpointLocation", str(place.fresh("state"))).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return time.perf_counter() - begin

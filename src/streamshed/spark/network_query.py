@@ -1,0 +1,459 @@
+"""One streaming query of a network: built, started, counted."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streamshed.errors import StreamshedError
+from streamshed.network.graph import Map, Udf, Union, ends
+from streamshed.network_controller import FlowSample
+from streamshed.records import Sample
+from streamshed.spark.control import Span
+from streamshed.spark.counts import PlanReader, arrived_mark, marks_of, next_serial
+from streamshed.spark.layout import QueryLayout
+from streamshed.spark.monitor import QueryWatch, SessionMonitor
+from streamshed.spark.network_control import NetworkControl, PlanSpan
+from streamshed.spark.sinks import Sink
+from streamshed.spark.slots import Numbers, Slots, quoted
+from streamshed.spark.sql import CONTROL, Marks, Parser, Writer, counted_nodes, raw_arc
+
+log = logging.getLogger("streamshed")
+
+_view_numbers = itertools.count(1)
+_MARKS = re.compile(r"spark_partition_id\(\) >= -(\d+)")
+_AT_A_TIME = 3
+_SAMPLE = 2000  # rows
+_SAMPLE_EVERY = 10.0  # seconds
+_REMEMBERED = 50  # batches for which a drop that is no longer in force stays in the plan
+
+
+class Runtime(Protocol):
+    """The network, as its queries see it."""
+
+    def attached(self, query: NetworkQuery) -> None: ...
+    def finished(self, query: NetworkQuery, sample: FlowSample) -> None: ...
+    def running(self, query: NetworkQuery, sample: FlowSample) -> None: ...
+    def ended(self, query: NetworkQuery) -> None: ...
+    def sampled(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None: ...
+    def look_after(self) -> float: ...
+    def fail_open(self, problem: BaseException) -> None: ...
+
+
+def marks_for(layout: QueryLayout, slots: Slots) -> Marks:
+    """A mark for each source, each box that changes the number of rows, and each arc with a drop."""
+    arcs = [on for on in layout.arcs if on in slots.slots]
+    raw = [raw_arc(name) for name in layout.sources if name in slots.raw]
+    names = [*layout.sources, *raw, *counted_nodes(layout), *arcs]
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = marks_of(next_serial())[1]
+    return Marks(found)
+
+
+def flows(layout: QueryLayout, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Rows that passed each arc, and that left each node, from the rows that were counted."""
+    network = layout.network
+    left: dict[str, int] = {name: counts.get(raw_arc(name), counts.get(name, 0)) for name in layout.sources}
+    passed: dict[str, int] = {}
+    for name in layout.boxes:
+        box = network.nodes[name]
+        for on in network.arcs_into(name):
+            passed[on] = counts.get(on, left[ends(on)[0]])
+        if isinstance(box, Map | Union | Udf):
+            left[name] = sum(passed[on] for on in network.arcs_into(name))
+        else:
+            left[name] = counts.get(name, 0)
+    for name in layout.outputs:
+        (on,) = network.arcs_into(name)
+        passed[on] = counts.get(on, left[ends(on)[0]])
+    return passed, left
+
+
+class _Probe:
+    """How the session's monitor sees a query of a network: one shed stream."""
+
+    def __init__(self, query: NetworkQuery, serial: int) -> None:
+        self.serial = serial
+        self._query = query
+
+    def attach(self, query: QueryWatch, position: int) -> None:
+        self._query.attach(query)
+
+    def detach(self, query: QueryWatch) -> None:
+        self._query.runtime.ended(self._query)
+
+    def span_at(self, batch_time: int) -> Span:
+        span = self._query.control.history.at(batch_time)
+        return Span(span.start, span.until, span.share, span.version)
+
+    def finished(self, query: QueryWatch, sample: Sample) -> None:
+        self._query.finished(sample)
+
+    def running(self, query: QueryWatch, sample: Sample) -> None:
+        self._query.looked_at(sample)
+
+    def look_after(self) -> float:
+        return self._query.runtime.look_after()
+
+    def fail_open(self, problem: BaseException) -> None:
+        self._query.runtime.fail_open(problem)
+
+
+class NetworkQuery:
+    """What fused and stateful queries have in common."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: QueryLayout,
+        slots: Slots,
+        control: NetworkControl,
+        runtime: Runtime,
+        sources: Mapping[str, DataFrame],
+        sinks: Mapping[str, Sink],
+        functions: Mapping[str, str],
+    ) -> None:
+        self.spark = spark
+        self.layout = layout
+        self.name = layout.name
+        self.slots = slots
+        self.control = control
+        self.runtime = runtime
+        self.sources = {name: sources[name] for name in layout.sources}
+        self.sinks = {name: sinks[name] for name in layout.outputs}
+        self.functions = functions
+        self.marks = marks_for(layout, slots)
+        self.parsers = {
+            source.name: Parser.of(source, sources[source.name].columns)
+            for source in layout.network.sources
+            if source.name in layout.sources and source.parse is not None
+        }
+        self.query: StreamingQuery | None = None
+        self.serial = next_serial()
+        self._counts: dict[int, dict[str, int]] = {}
+        self._named = {mark: name for name, mark in self.marks.of.items()}
+        self._execution: Any = None
+        self._lock = threading.Lock()
+        SessionMonitor.of(spark).add(_Probe(self, self.serial))
+
+    def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+        raise NotImplementedError
+
+    def attach(self, watch: QueryWatch) -> None:
+        self._execution = watch._execution
+        self.runtime.attached(self)
+
+    def finished(self, sample: Sample) -> None:
+        """A batch was reported."""
+        with self._lock:
+            counts = self._counts.pop(sample.batch, None)
+            for number in [n for n in self._counts if n < sample.batch]:
+                del self._counts[number]
+        if counts is None:
+            return
+        passed, left = flows(self.layout, counts)
+        self.runtime.finished(self, self._sample(sample, counts, passed, left))
+
+    def looked_at(self, sample: Sample) -> None:
+        """A batch has been running for long."""
+        self.runtime.running(self, self._sample(sample, {}, {}, {}))
+
+    def _sample(
+        self, seen: Sample, counts: Mapping[str, int], passed: dict[str, int], left: dict[str, int]
+    ) -> FlowSample:
+        return FlowSample(
+            query=self.name,
+            batch=seen.batch,
+            started=seen.started,
+            at=seen.at,
+            arrived={name: counts[name] for name in self.layout.sources if name in counts},
+            passed=passed,
+            left={name: left[name] for name in self.layout.boxes if name in left},
+            gap=seen.gap,
+            waited=seen.waited,
+            interval=seen.interval,
+            backlog=seen.backlog,
+            share=seen.keep,
+            share_next=seen.keep_next,
+            dropping=seen.keep < 1.0,
+            finished=seen.finished,
+        )
+
+
+class BatchFailed(StreamshedError):
+    """A batch of a network failed; what Spark said is in the message."""
+
+
+class FusedQuery(NetworkQuery):
+    """All stateless outputs of one part of a network, in one query: what they share runs once.
+
+    The query itself only reads. Each batch is then built here: what several boxes read is kept for as long as
+    the batch lasts, and every output is a plan of its own above that, with its own sink. Drops in force are
+    written into the plans as arrays, which are data to the generated code: it is compiled once.
+    """
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        number = next(_view_numbers)
+        self._input = f"streamshed_{number}_in"
+        self._views = {name: f"streamshed_{number}_{index}" for index, name in enumerate(self.layout.shared)}
+        self._recent: dict[str, int] = {}
+        self._readers: dict[str, PlanReader] = {}
+        self._prepared = False
+        self._sample_at = 0.0
+
+    def stream(self) -> DataFrame:
+        """The rows of all sources in one stream."""
+        parts = [self.sources[name] for name in self.layout.sources]
+        if len(parts) == 1:
+            return parts[0].where(arrived_mark(self.serial))
+        names = list(self.layout.sources)
+        tagged = [
+            part.where(self.marks.clause(name)).select(
+                F.lit(index).alias("_source"),
+                *[
+                    (
+                        F.struct(*part.columns) if other == name else F.lit(None).cast(self.sources[other].schema)
+                    ).alias(f"_{at}")
+                    for at, other in enumerate(names)
+                ],
+            )
+            for index, (name, part) in enumerate(zip(names, parts, strict=True))
+        ]
+        union = tagged[0]
+        for part in tagged[1:]:
+            union = union.unionAll(part)
+        return union.where(arrived_mark(self.serial))
+
+    def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+        writer = self.stream().writeStream.foreachBatch(self._batch).queryName(name)
+        writer = writer.option("checkpointLocation", checkpoint)
+        self.query = (writer.trigger(**trigger) if trigger else writer).start()
+        return self.query
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        try:
+            self._process(rows, number)
+        except Exception as error:
+            # Spark searches the text of what fails here with a pattern that a long one makes it overflow on.
+            raise BatchFailed(str(error)[:4000]) from None
+
+    def _process(self, rows: DataFrame, number: int) -> None:
+        session = rows.sparkSession
+        if not self._prepared:
+            # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
+            session.conf.set("spark.sql.adaptive.enabled", "false")
+            self._prepared = True
+        # Without the monitor (it warns then) there is no batch time, and all rows are kept.
+        batch = None if self._execution is None else self._execution.lastExecution()
+        span = PlanSpan(0, 0, 0, 1.0, ())
+        if batch is not None:
+            span = self.control.history.at(int(batch.offsetSeqMetadata().batchTimestampMs()))
+        stages: list[tuple[str, str, DataFrame]] = []
+        kept: list[Any] = []
+        several = len(self.layout.sources) > 1
+        if several:
+            # Each source is read by itself, but all of them are one stream here: keep it, to read it once.
+            kept.append(rows.localCheckpoint(eager=True))
+        writer = self._writer(kept[0] if several else rows, span, number)
+        try:
+            for name in self.layout.shared:
+                text = writer.wanted(name)
+                made = session.sql(text)
+                stages.append((name, text, made))
+                # At once: two readers that start on two executors would both compute it.
+                kept.append(made.localCheckpoint(eager=True))
+                kept[-1].createOrReplaceTempView(self._views[name])
+                writer.views = {**writer.views, name: self._views[name]}
+            stages += self._deliver(session, writer, number)
+            counts = self._read(stages)
+            if several and batch is not None:
+                counts |= self._count_sources(batch.executedPlan())
+            if time.monotonic() >= self._sample_at:
+                self._sample_at = time.monotonic() + _SAMPLE_EVERY
+                self._sample_values(session, writer)
+        finally:
+            for one in kept:
+                one._jdf.queryExecution().logical().rdd().unpersist(False)
+        with self._lock:
+            self._counts[number] = counts
+
+    def _sample_values(self, session: SparkSession, writer: Writer) -> None:
+        """Look at some rows as they came in: how are the values spread that drops go by?"""
+        for name in self.layout.sources:
+            arcs = self.layout.network.arcs_out_of(name)
+            slots = [self.slots.slots[on] for on in arcs if on in self.slots.slots]
+            fields = sorted({slot.field for slot in slots if slot.field is not None})
+            if fields:
+                columns = ", ".join(f"CAST({quoted(one)} AS DOUBLE) AS {quoted(one)}" for one in fields)
+                writer.dropping, writer.counting = (lambda on: False), False
+                rows = session.sql(f"SELECT {columns} FROM ({writer.computed(name)}) LIMIT {_SAMPLE}").collect()
+                found = {
+                    one: np.array([row[at] for row in rows if row[at] is not None], dtype=np.float64)
+                    for at, one in enumerate(fields)
+                }
+                self.runtime.sampled(name, found)
+
+    def _deliver(self, session: SparkSession, writer: Writer, number: int) -> list[tuple[str, str, DataFrame]]:
+        """Every output to its sink, some at a time: one is planned while another runs."""
+
+        def one(name: str) -> tuple[str, str, DataFrame]:
+            text = writer.rows(name)
+            made = session.sql(text)
+            # A plan behind a barrier: whatever the sink does with its rows, they are counted in this one.
+            rdd = made._jdf.queryExecution().toRdd()
+            java = session._jsparkSession.internalCreateDataFrame(rdd, made._jdf.schema(), False)
+            self.sinks[name](DataFrame(java, session), number)
+            return name, text, made
+
+        if len(self.layout.outputs) == 1:
+            return [one(self.layout.outputs[0])]
+        # The jobs of a batch belong to its query in whatever thread they start: stopping it stops them.
+        task = inheritable_thread_target(session)(one)
+        with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streamshed") as pool:
+            running = [pool.submit(task, name) for name in self.layout.outputs]
+            return [future.result() for future in running]
+
+    def _writer(self, rows: DataFrame, span: PlanSpan, number: int) -> Writer:
+        rows.createOrReplaceTempView(self._input)
+        inputs = dict.fromkeys(self.layout.sources, self._input)
+        if len(inputs) > 1:
+            inputs = {
+                name: f"(SELECT _{at}.* FROM {self._input} WHERE _source = {at})"
+                for at, name in enumerate(self.layout.sources)
+            }
+        numbers: Numbers = span.numbers or (None,) * self.slots.size
+        for on in self.layout.arcs:
+            if self.slots.active(numbers, on):
+                self._recent[on] = number
+        for name in self.layout.sources:
+            if self.slots.active_raw(numbers, name):
+                self._recent[raw_arc(name)] = number
+
+        def dropping(on: str) -> bool:
+            # Plans that come and go are compiled anew: what was dropped lately stays, as a drop of nothing.
+            return number - self._recent.get(on, -_REMEMBERED - 1) <= _REMEMBERED
+
+        number_at = _literals(self.slots, numbers)
+        return Writer(
+            self.layout,
+            self.slots,
+            self.marks,
+            inputs,
+            {},
+            dropping,
+            number_at,
+            self.functions,
+            self.parsers,
+            counting=len(inputs) == 1,
+        )
+
+    def _count_sources(self, plan: Any) -> dict[str, int]:
+        """What each of several sources gave, counted in the plan that reads them."""
+        wanted = {self.marks.of[name] for name in self.layout.sources}
+        found = self._readers.setdefault("", PlanReader()).read_marks(plan, wanted)
+        return {self._named[mark]: rows for mark, rows in found.items()}
+
+    def _read(self, stages: list[tuple[str, str, DataFrame]]) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for name, text, made in stages:
+            wanted = {int(mark) for mark in _MARKS.findall(text)}
+            if wanted:
+                reader = self._readers.setdefault(name, PlanReader())
+                found = reader.read_marks(made._jdf.queryExecution().executedPlan(), wanted)
+                for mark, rows in found.items():
+                    counts[self._named[mark]] = counts.get(self._named[mark], 0) + rows
+        return counts
+
+
+class StatefulQuery(NetworkQuery):
+    """One output below joins or windows. The drops are part of its plan, and read the control file there."""
+
+    def stream(self) -> DataFrame:
+        token = f"streamshed_{next(_view_numbers)}"
+        slots = self.slots
+        self.control.relation(self.spark).createOrReplaceTempView(f"{token}_control")
+        inputs = {name: f"{token}_in{index}" for index, name in enumerate(self.layout.sources)}
+        for name, view in inputs.items():
+            self.sources[name].createOrReplaceTempView(view)
+        raw = {raw_arc(name) for name in slots.raw}
+        writer = Writer(
+            self.layout,
+            slots,
+            self.marks,
+            inputs,
+            {},
+            lambda on: on in slots.slots or on in raw,
+            lambda at: f"get({CONTROL}, {at})",
+            self.functions,
+            self.parsers,
+            carry=CONTROL,
+            control=f"{token}_control",
+        )
+        network = self.layout.network
+        for index, source in enumerate(one for one in network.sources if one.name in inputs):
+            rows = self.spark.sql(writer.computed(source.name))
+            if source.arrived is not None and source.watermark is not None:
+                rows = rows.withWatermark(source.arrived, f"{source.watermark * 1e3:.0f} milliseconds")
+            view = f"{token}_source{index}"
+            rows.createOrReplaceTempView(view)
+            writer.views = {**writer.views, source.name: view}
+        text = writer.rows(self.layout.outputs[0])
+        # Views would outlive the query in the user's session; the plan does not need them once it is analysed.
+        made = self.spark.sql(text).where(arrived_mark(self.serial))
+        for view in [f"{token}_control", *inputs.values(), *writer.views.values()]:
+            self.spark.catalog.dropTempView(view)
+        return made
+
+    def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+        (output,) = self.layout.outputs
+        self._sink = self.sinks[output]
+        self._reader = PlanReader()
+        self._wanted = set(self.marks.of.values())
+        node = self.layout.network.nodes[output]
+        mode = str((getattr(node, "write", None) or {}).get("mode", "append"))
+        writer = self.stream().writeStream.foreachBatch(self._batch).queryName(name).outputMode(mode)
+        writer = writer.option("checkpointLocation", checkpoint)
+        self.query = (writer.trigger(**trigger) if trigger else writer).start()
+        return self.query
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        try:
+            self._sink(rows, number)
+        except Exception as error:
+            raise BatchFailed(str(error)[:4000]) from None
+        found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), self._wanted)
+        with self._lock:
+            self._counts[number] = {self._named[mark]: count for mark, count in found.items()}
+
+
+def _literals(slots: Slots, numbers: Numbers) -> Any:
+    """Numbers of the control array as SQL that the optimizer does not fold into the generated code."""
+    places: dict[int, tuple[int, str]] = {}
+    for slot in slots.slots.values():
+        span = range(slot.at, slot.at + slot.size)
+        text = ", ".join("CAST(NULL AS DOUBLE)" if numbers[i] is None else f"{numbers[i]!r}D" for i in span)
+        for i in span:
+            places[i] = (i - slot.at, f"array({text})")
+    for at in slots.raw.values():
+        places[at] = (0, f"array({'CAST(NULL AS DOUBLE)' if numbers[at] is None else f'{numbers[at]!r}D'})")
+
+    def number(at: int) -> str:
+        offset, array = places[at]
+        return f"get({array}, {offset} + 0 * spark_partition_id())"
+
+    return number

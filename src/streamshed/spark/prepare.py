@@ -1,0 +1,358 @@
+"""Everything that can be wrong with a network on this Spark, found before any query starts."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamshed.errors import InvalidArgument
+from streamshed.network.check import type_of
+from streamshed.network.expression import Binary, Expression
+from streamshed.network.graph import (
+    Aggregate,
+    Box,
+    Column,
+    Filter,
+    InvalidNetwork,
+    Map,
+    Network,
+    Problem,
+    Schema,
+    Source,
+    Udf,
+)
+from streamshed.spark.layout import STATEFUL, QueryLayout
+from streamshed.spark.slots import Slots
+from streamshed.spark.sql import Marks, Parser, Writer, spark_type
+
+_function_numbers = itertools.count(1)
+
+_WIDER = {
+    "tinyint": ("smallint", "int", "bigint", "float", "double"),
+    "smallint": ("int", "bigint", "float", "double"),
+    "int": ("bigint", "double"),
+    "bigint": (),
+    "float": ("double",),
+}
+
+
+def streams(spark: SparkSession, network: Network, given: Mapping[str, DataFrame] | None) -> dict[str, DataFrame]:
+    """The rows of each source: what the program gives, or what the spec says to read."""
+    given = dict(given or {})
+    names = {source.name for source in network.sources}
+    problems = [
+        Problem(f"sources.{name}", "the network has no such source", name, ", ".join(sorted(names)))
+        for name in given
+        if name not in names
+    ]
+    found: dict[str, DataFrame] = {}
+    for source in network.sources:
+        try:
+            rows = given[source.name] if source.name in given else _read(spark, source)
+            found[source.name] = _shaped(source, rows)
+        except InvalidNetwork as error:
+            problems.extend(error.problems)
+    if problems:
+        raise InvalidNetwork(problems, f"the network {network.name!r}")
+    return found
+
+
+def _read(spark: SparkSession, source: Source) -> DataFrame:
+    path = f"sources.{source.name}"
+    if source.read is None:
+        raise InvalidNetwork(
+            [Problem(path, "nothing says where its rows come from", None, "a `read`, or a DataFrame in sources=")]
+        )
+    options = {str(key): value for key, value in dict(source.read.get("options", {})).items()}
+    _check_path(spark, f"{path}.read", source, options)
+    reader: Any = spark.readStream.format(str(source.read.get("format", ""))).options(**options)
+    needs_schema = str(source.read.get("format", "")).lower() in ("json", "csv", "parquet", "orc")
+    if source.parse is not None:
+        needs_schema = False
+    if needs_schema:
+        reader = reader.schema(", ".join(f"`{column.name}` {spark_type(column)}" for column in source.schema))
+    try:
+        return reader.load()
+    except Exception as error:
+        raise InvalidNetwork(
+            [Problem(f"{path}.read", "Spark cannot read this", first_line(error), str(dict(source.read)))]
+        ) from error
+
+
+def _check_path(spark: SparkSession, path: str, source: Source, options: Mapping[str, Any]) -> None:
+    """A folder that does not exist: some formats would wait for it to appear, others fail in the first batch."""
+    place = str(options.get("path", ""))
+    if not place or str((source.read or {}).get("format")) not in ("json", "csv", "parquet", "orc", "text"):
+        return
+    jvm: Any = spark._jvm
+    hadoop = jvm.org.apache.hadoop.fs.Path(place)
+    found = hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).globStatus(hadoop)
+    if found is None or not len(found):
+        raise InvalidNetwork([Problem(path, "there is no such file or folder", place, "a folder that exists")])
+
+
+def read_sample(spark: SparkSession, source: Source, path: str) -> DataFrame:
+    """A batch of a source's rows from files, in the format that its `read` names (or JSON)."""
+    format = str((source.read or {}).get("format", "json"))
+    if source.parse is not None:
+        format = "text"
+    elif format not in ("json", "csv", "parquet", "orc"):
+        format = "json"
+    options = {key: value for key, value in dict((source.read or {}).get("options", {})).items() if key != "path"}
+    reader: Any = spark.read.format(format).options(**options)
+    if source.parse is None:
+        reader = reader.schema(", ".join(f"`{column.name}` {spark_type(column)}" for column in source.schema))
+    try:
+        rows = reader.load(path)
+        return rows if source.parse is not None else rows.select(*(column.name for column in source.schema))
+    except PySparkException as error:
+        raise InvalidArgument(f"no sample for {source.name!r}", got=f"{path}: {first_line(error)}") from error
+
+
+def _shaped(source: Source, rows: DataFrame) -> DataFrame:
+    """The source's columns in order, each of its type."""
+    path = f"sources.{source.name}"
+    if not isinstance(rows, DataFrame) or not rows.isStreaming:
+        got = "a batch DataFrame" if isinstance(rows, DataFrame) else type(rows).__name__
+        raise InvalidNetwork([Problem(path, "not a streaming DataFrame", got, "spark.readStream…load()")])
+    if source.parse is not None:
+        return _raw(source, rows)
+    has = {field.name: field.dataType.simpleString() for field in rows.schema}
+    problems: list[Problem] = []
+    columns = []
+    for column in source.schema:
+        wanted = spark_type(column).lower()
+        at = f"{path}.schema.{column.name}"
+        if column.name not in has:
+            problems.append(Problem(at, "the stream lacks this column", ", ".join(has) or "no columns"))
+        elif has[column.name] != wanted and wanted not in _WIDER.get(has[column.name], ()):
+            problems.append(
+                Problem(at, "the stream's column has another type", has[column.name], f"{wanted}; cast it before")
+            )
+        else:
+            same = has[column.name] == wanted
+            columns.append(
+                F.col(f"`{column.name}`") if same else F.col(f"`{column.name}`").cast(wanted).alias(column.name)
+            )
+    if problems:
+        raise InvalidNetwork(problems)
+    return rows.select(*columns)
+
+
+def _raw(source: Source, rows: DataFrame) -> DataFrame:
+    """The raw column of a source that is parsed late, and those columns of its schema that are there already."""
+    assert source.parse is not None
+    raw = source.parse["column"]
+    has = {field.name: field.dataType.simpleString() for field in rows.schema}
+    path = f"sources.{source.name}.parse"
+    if raw not in has:
+        raise InvalidNetwork([Problem(path, "the stream lacks the raw column", raw, ", ".join(has))])
+    if has[raw] not in ("string", "binary"):
+        raise InvalidNetwork(
+            [Problem(path, "the raw column is neither text nor bytes", has[raw], "string or binary")]
+        )
+    ready = []
+    for column in source.schema:
+        if column.name in has and column.name != raw:
+            if has[column.name] != spark_type(column).lower():
+                raise InvalidNetwork(
+                    [Problem(f"{path}.{column.name}", "the stream's column has another type", has[column.name])]
+                )
+            ready.append(column.name)
+    return rows.select(raw, *ready)
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def check_sinks(network: Network, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What each output is written to; two may not write to one place."""
+    given = dict(given or {})
+    names = {output.name for output in network.outputs}
+    for name in given:
+        if name not in names:
+            raise InvalidArgument("the network has no such output", got=repr(name), hint=", ".join(sorted(names)))
+    found: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    problems: list[Problem] = []
+    for output in network.outputs:
+        spec = given.get(output.name, output.write)
+        path = f"outputs.{output.name}"
+        if spec is None:
+            problems.append(Problem(path, "nothing says where its rows go", None, "a `write`, or sinks="))
+            continue
+        found[output.name] = spec
+        if isinstance(spec, Mapping):
+            options = dict(spec.get("options", {}))
+            place = options.get("path") or options.get("topic") or options.get("dbtable")
+            if place is not None:
+                place = str(place).rstrip("/")
+                if place in places:
+                    problems.append(
+                        Problem(
+                            f"{path}.write", "two outputs write to one place", f"{place}, also {places[place]}"
+                        )
+                    )
+                places.setdefault(place, output.name)
+    if problems:
+        raise InvalidNetwork(problems, f"the network {network.name!r}")
+    return found
+
+
+def check_formats(spark: SparkSession, specs: Mapping[str, Any]) -> None:
+    """Formats that Spark does not know: found now and not when the first batch is written."""
+    look_up: Any = spark._jvm
+    problems: list[Problem] = []
+    for output, spec in specs.items():
+        if callable(spec):
+            continue
+        format = spec if isinstance(spec, str) else str(spec.get("format", ""))
+        if format in ("memory", "console"):
+            continue  # ours
+        try:
+            conf = spark._jsparkSession.sessionState().conf()
+            look_up.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, conf)
+        except Exception as error:
+            if spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(format):
+                continue  # one written in Python
+            problems.append(
+                Problem(f"outputs.{output}.write", f"Spark does not know the format {format!r}", first_line(error))
+            )
+    if problems:
+        raise InvalidNetwork(problems)
+
+
+def check_boxes(
+    spark: SparkSession, network: Network, rows: Mapping[str, DataFrame], functions: Mapping[str, str]
+) -> None:
+    """Have Spark look at every box on no rows at all, so that what it cannot do is known now, and where."""
+    problems: list[Problem] = [*_comparisons(network), *_state(network, rows)]
+    views: dict[str, str] = {}
+    layout = QueryLayout(network, "check", tuple(output.name for output in network.outputs), False)
+    parsers = {
+        source.name: Parser.of(source, rows[source.name].columns)
+        for source in network.sources
+        if source.parse is not None
+    }
+    marks = Marks(dict.fromkeys(network.nodes, 1))
+    writer = Writer(
+        layout, Slots.of(network), marks, {}, {}, lambda on: False, lambda at: "NULL", functions, parsers
+    )
+    token = f"streamshed_check_{id(writer)}"
+    catalog = spark.catalog
+    try:
+        for name, stream in rows.items():
+            view = f"{token}_in_{len(views)}"
+            spark.createDataFrame([], stream.schema).createOrReplaceTempView(view)
+            views[f"in {name}"] = view
+        writer.inputs = {name: views[f"in {name}"] for name in rows}
+        nodes: list[Source | Box] = [*network.sources, *network.order]
+        for node in nodes:
+            group = "sources" if isinstance(node, Source) else "boxes"
+            if isinstance(node, Box) and not all(name in views for name in node.inputs):
+                continue
+            try:
+                made = spark.sql(writer.computed(node.name))
+            except PySparkException as error:
+                problems.append(Problem(f"{group}.{node.name}", "Spark cannot run this", first_line(error)))
+                continue
+            views[node.name] = f"{token}_{len(views)}"
+            made.createOrReplaceTempView(views[node.name])
+            writer.views = {name: view for name, view in views.items() if name in network.nodes}
+    finally:
+        for view in views.values():
+            catalog.dropTempView(view)
+    if problems:
+        raise InvalidNetwork(problems, f"the network {network.name!r}")
+
+
+def _state(network: Network, rows: Mapping[str, DataFrame]) -> Iterator[Problem]:
+    """Joins and windows need a time, and a watermark that tells when a row can no longer matter."""
+    for box in network.order:
+        if not isinstance(box, STATEFUL):
+            continue
+        path = f"boxes.{box.name}"
+        for name in box.inputs:
+            time = network.times[name]
+            if time is None:
+                yield Problem(
+                    path, f"the rows of {name!r} have no time", None, "`arrived` at the source, and kept"
+                )
+        sources, above = network.above(box.name)
+        for other in above:
+            if isinstance(other, Aggregate):
+                yield Problem(path, "state below a window is not supported", other.name, "a network of its own")
+        for source in sources:
+            if source.watermark is None and not _has_watermark(rows[source.name], source):
+                yield Problem(
+                    path,
+                    f"a {box.op} needs a watermark, or its state grows for ever",
+                    f"none on the source {source.name!r}",
+                    f'sources.{source.name}.watermark: "10 seconds", or withWatermark on its DataFrame',
+                )
+
+
+def _has_watermark(rows: DataFrame, source: Source) -> bool:
+    return any(
+        field.name == source.arrived and "spark.watermarkDelayMs" in (field.metadata or {})
+        for field in rows.schema
+    )
+
+
+def register_functions(spark: SparkSession, network: Network) -> dict[str, str]:
+    """The functions of the udf boxes, known to SQL; for each box the name."""
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for box in network.boxes:
+        if not isinstance(box, Udf):
+            continue
+        module, _, attribute = box.function.partition(":")
+        try:
+            function: Any = importlib.import_module(module)
+            for part in attribute.split("."):
+                function = getattr(function, part)
+        except (ImportError, AttributeError, ValueError) as error:
+            problems.append(
+                Problem(f"boxes.{box.name}.function", "no such function", box.function, first_line(error))
+            )
+            continue
+        found[box.name] = f"streamshed_udf_{next(_function_numbers)}"
+        spark.udf.register(found[box.name], F.udf(function, spark_type(box.adds), useArrow=True))
+    if problems:
+        raise InvalidNetwork(problems, f"the network {network.name!r}")
+    return found
+
+
+def _comparisons(network: Network) -> Iterator[Problem]:
+    """Numbers compared with text: Spark would take the text for a number, and fail on the first that is none."""
+    for source in network.sources:
+        if source.protect is not None:
+            yield from _mixed(f"sources.{source.name}.protect", source.protect, source.schema)
+    for box in network.boxes:
+        above = network.schemas[box.inputs[0]]
+        if isinstance(box, Filter):
+            yield from _mixed(f"boxes.{box.name}.where", box.where, above)
+        elif isinstance(box, Map):
+            for name, expression in box.select.items():
+                yield from _mixed(f"boxes.{box.name}.select.{name}", expression, above)
+
+
+def _mixed(path: str, expression: Expression, schema: Schema) -> Iterator[Problem]:
+    names = {column.name: column for column in schema}
+    if isinstance(expression, Binary) and expression.op not in ("AND", "OR"):
+        kinds = [_kind(Column("", type_of(side, names))) for side in (expression.left, expression.right)]
+        if set(kinds) == {"text", "number"}:
+            yield Problem(path, "a number and text do not compare", str(expression), "both of one kind")
+    for child in expression.children():
+        yield from _mixed(path, child, schema)
+
+
+def _kind(column: Column) -> str:
+    return "number" if column.numeric else "text" if column.type == "STRING" else "other"

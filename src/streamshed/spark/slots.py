@@ -1,0 +1,232 @@
+"""Drops as numbers: what a running plan reads, and the SQL that reads it.
+
+Every arc at which a policy may drop has a slot in one array of numbers:
+
+    inside, outside, low₁, high₁, …, lowₖ, highₖ
+
+A row passes if its hash, a whole number below 2⁵³, is less than `inside` if its value lies in one of the
+ranges [low, high), and less than `outside` if not. Drops at random have both the same; drops by value spare
+what is outside. An arc with no field to drop by has a slot of one number. A source whose rows are still raw
+has a slot in front of the parse as well. Null means keep.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+from streamshed.errors import InvalidArgument
+from streamshed.network.analysis import passing
+from streamshed.network.expression import Binary, Expression, Field, Literal, Unary, parse
+from streamshed.network.graph import Column, Network, ends
+from streamshed.network.ranges import Ranges
+from streamshed.network.values import traces
+from streamshed.policies.contract import protection
+from streamshed.records import Drop
+from streamshed.spark.layout import candidates
+
+WHOLE = float(1 << 53)
+"""Above every hash: keep all."""
+RANGES = 4
+"""Ranges of a drop by value; more are merged to fewer by keeping the smallest."""
+_MOST = sys.float_info.max
+_NONE = (_MOST, -_MOST)  # a range that holds nothing
+
+Numbers = tuple[float | None, ...]
+NumberAt = Callable[[int], str]
+"""SQL for the number at a place of the array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where the numbers of one arc stand, and what its drop reads."""
+
+    arc: str
+    at: int
+    field: str | None
+    protect: Expression | None
+
+    @property
+    def outside(self) -> int:
+        """Where in the slot the number for rows outside of all ranges stands."""
+        return 0 if self.field is None else 1
+
+    @property
+    def size(self) -> int:
+        return 1 if self.field is None else 2 + 2 * RANGES
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots of a network."""
+
+    network: Network
+    slots: Mapping[str, Slot]
+    raw: Mapping[str, int]
+    """For sources that are parsed late, where the number of the drop before the parse stands."""
+
+    @staticmethod
+    def of(network: Network) -> Slots:
+        fields = _fields(network)
+        protect = protection(network)
+        found: dict[str, Slot] = {}
+        at = 0
+        for name in candidates(network):
+            if name in protect:
+                found[name] = Slot(name, at, fields.get(name), protect[name])
+                at += found[name].size
+        raw = [source.name for source in network.sources if source.parse is not None]
+        return Slots(network, found, {name: at + index for index, name in enumerate(raw)})
+
+    @cached_property
+    def size(self) -> int:
+        return sum(slot.size for slot in self.slots.values()) + len(self.raw)
+
+    def encode(self, drops: Sequence[Drop]) -> Numbers:
+        """The numbers for a plan."""
+        numbers: list[float | None] = [None] * self.size
+        kept = {drop.at: drop for drop in drops}
+        early = self._before_parse(kept)
+        for source, keep in early.items():
+            numbers[self.raw[source]] = float(round(keep * WHOLE))
+        for drop in drops:
+            slot = self.slots.get(drop.at)
+            if slot is None:
+                raise InvalidArgument("no drop can be made on this arc", got=drop.at, hint=", ".join(self.slots))
+            keep = drop.keep
+            if ends(drop.at)[0] in early:
+                # What the drop before the parse left, thinned further; none of it where that is enough.
+                keep = keep / early[ends(drop.at)[0]] if early[ends(drop.at)[0]] > 0 else 1.0
+                if keep >= 1.0:
+                    continue
+            threshold = float(round(keep * WHOLE))
+            ranges = ranges_of(drop, slot)
+            if slot.field is None or ranges is None:
+                numbers[slot.at : slot.at + slot.size] = self._random(slot, threshold)
+                continue
+            spans = _few(ranges)
+            flat = [end for span in [*spans, *[_NONE] * (RANGES - len(spans))] for end in span]
+            numbers[slot.at : slot.at + slot.size] = [threshold, WHOLE, *flat]
+        return tuple(numbers)
+
+    def _random(self, slot: Slot, threshold: float) -> list[float | None]:
+        if slot.field is None:
+            return [threshold]
+        return [threshold, threshold, *[end for _ in range(RANGES) for end in _NONE]]
+
+    def _before_parse(self, drops: Mapping[str, Drop]) -> dict[str, float]:
+        """Sources all of whose arcs drop at random, with the share that the mildest of them keeps."""
+        found = {}
+        for source in self.raw:
+            mine = [drops.get(name) for name in self.network.arcs_out_of(source)]
+            if all(drop is not None and drop.where is None for drop in mine):
+                found[source] = max(drop.keep for drop in mine if drop is not None)
+        return found
+
+    def active(self, numbers: Numbers, arc: str) -> bool:
+        """Whether anything is dropped on an arc."""
+        slot = self.slots.get(arc)
+        return slot is not None and numbers[slot.at] is not None
+
+    def active_raw(self, numbers: Numbers, source: str) -> bool:
+        """Whether anything of a source is dropped before it is parsed."""
+        return source in self.raw and numbers[self.raw[source]] is not None
+
+    # ── SQL ──────────────────────────────────────────────────────────────────────────────────────
+
+    def passes(self, arc: str, columns: Sequence[Column], number: NumberAt) -> str:
+        """True for a row that the drop on an arc lets pass."""
+        slot = self.slots[arc]
+        value = row_hash(ends(arc)[0], [column.name for column in columns])
+        kept = _below(value, number(slot.at + slot.outside))
+        if slot.field is not None:
+            field = f"CAST({quoted(slot.field)} AS DOUBLE)"
+            ends_at = [(slot.at + 2 + 2 * k, slot.at + 3 + 2 * k) for k in range(RANGES)]
+            within = " OR ".join(
+                f"({field} >= {number(low)} AND {field} < {number(high)})" for low, high in ends_at
+            )
+            # By value only, the number for outside is 2⁵³, and no hash is computed there.
+            kept = f"IF({within}, {_below(value, number(slot.at))}, {kept})"
+        spared = "" if slot.protect is None else f" OR {sql(slot.protect)}"
+        return f"COALESCE({number(slot.at)} IS NULL OR {kept}{spared}, TRUE)"
+
+    def passes_raw(self, source: str, columns: Sequence[str], number: NumberAt) -> str:
+        """True for a row that the drop before the parse lets pass."""
+        limit = number(self.raw[source])
+        return f"COALESCE({limit} IS NULL OR {_below(row_hash(f'{source} raw', columns), limit)}, TRUE)"
+
+
+def ranges_of(drop: Drop, slot: Slot) -> Ranges | None:
+    """The values that a drop takes, None for all; protected rows are the slot's business."""
+    if drop.where is None:
+        return None
+    where: Expression | None = parse(drop.where)
+    if slot.protect is not None:
+        spared = Unary("NOT", slot.protect)
+        if where == spared:
+            return None
+        if isinstance(where, Binary) and where.op == "AND" and where.right == spared:
+            where = where.left
+    assert where is not None
+    found = passing(where)
+    if slot.field is None or not found.exact or set(found.ranges) - {slot.field}:
+        raise InvalidArgument(
+            f"a drop on {drop.at} can only take ranges of {slot.field or 'nothing'}", got=repr(drop.where)
+        )
+    return found.of(slot.field)
+
+
+def _few(ranges: Ranges) -> list[tuple[float, float]]:
+    """Finite ends, and not more ranges than a slot has: what does not fit is kept."""
+    spans = [(max(low, -_MOST), min(high, _MOST)) for low, high in ranges]
+    widest = sorted(spans, key=lambda span: span[0] - span[1])[:RANGES]
+    return sorted(widest)
+
+
+def _fields(network: Network) -> dict[str, str]:
+    """The field by which outputs drop at each arc; where they differ, the one that most of them use."""
+    votes: dict[str, dict[str, int]] = {}
+    for by_arc in traces(network).values():
+        for name, traced in by_arc.items():
+            counts = votes.setdefault(name, {})
+            counts[traced.field] = counts.get(traced.field, 0) + 1
+    return {name: min(counts, key=lambda f: (-counts[f], f)) for name, counts in votes.items()}
+
+
+def quoted(name: str) -> str:
+    return f"`{name}`"
+
+
+def sql(expression: Expression) -> str:
+    """An expression as Spark takes it: names quoted."""
+    return _quote(expression).sql()
+
+
+def _quote(expression: Expression) -> Expression:
+    if isinstance(expression, Field):
+        return Field(quoted(expression.name))
+    if isinstance(expression, Literal):
+        value = expression.value
+        if isinstance(value, float) and value != int(value):
+            return Field(f"({value!r}D)")  # 0.1 would be a decimal, and so would all that is computed with it
+        return expression
+    changes: dict[str, object] = {}
+    for one in fields(expression):
+        value = getattr(expression, one.name)
+        if isinstance(value, Expression):
+            changes[one.name] = _quote(value)
+        elif isinstance(value, tuple):
+            changes[one.name] = tuple(_quote(item) for item in value)
+    return replace(expression, **changes) if changes else expression
+
+
+def row_hash(place: str, columns: Sequence[str]) -> str:
+    """A stable hash of a row, below 2⁵³; another one at each node, so that drops in a row are independent."""
+    salt = place.replace("'", "''")
+    return f"shiftrightunsigned(xxhash64('{salt}', {', '.join(map(quoted, columns))}), 11)"
+
+
+def _below(value: str, number: str) -> str:
+    return f"({number} >= {WHOLE:.0f}D OR {value} < {number})"

@@ -1,0 +1,71 @@
+"""A network that kills itself in a batch; run by test_network_restart with: FOLDER KEEP DIE_AT MASTER."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+import streamshed as ss
+from streamshed.network import Builder, Network
+from streamshed.spark.session import local_session
+from tests.spark.helpers import stream
+
+
+def network() -> Network:
+    return (
+        Builder("wards")
+        .source("s", "id LONG, user LONG, priority STRING, at TIMESTAMP", arrived="at", watermark="1 hour")
+        .filter("even", "s", "id % 2 = 0", selectivity=0.5)
+        .filter("few", "even", "user < 50", selectivity=0.5)
+        .aggregate("minutes", "even", "10 minutes", {"n": "count(*)"})
+        .output("all", "even")
+        .output("some", "few")
+        .output("counts", "minutes", write={"format": "memory", "mode": "complete"})
+        .build()
+    )
+
+
+def main(folder: Path, keep: float, die_at: int, master: str) -> None:
+    spark = local_session("restart", master, **{"spark.driver.memory": "1g"})
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+
+    def write(rows: DataFrame, number: int) -> None:
+        ids = sorted(row.id for row in rows.select("id").collect())
+        (folder / "out" / f"{number}.{os.getpid()}.json").write_text(json.dumps(ids))
+        if number == die_at:
+            os.kill(jvm, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    running = ss.run(
+        spark,
+        network(),
+        sources={"s": stream(spark, folder / "in")},
+        sinks={"all": {"format": "json", "options": {"path": str(folder / "all")}}, "some": write},
+        latency="1 hour",
+        checkpoint=str(folder / "state"),
+        trigger={"availableNow": True},
+        pinned=[ss.Drop("s->even", keep), ss.Drop("even->few", 0.5)],
+    )
+    running.await_termination()
+    result = {
+        "executors": spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,  # type: ignore[union-attr]
+        "all": sorted(row.id for row in spark.read.json(str(folder / "all")).select("id").collect()),
+        "counted": sum(row.n for row in _last(running)),
+        "report": running.report().as_json(),
+    }
+    (folder / "result.json").write_text(json.dumps(result))
+    spark.stop()
+
+
+def _last(running: ss.spark.runtime.RunningNetwork) -> list:  # type: ignore[name-defined, type-arg]
+    batches = running.sinks["counts"]._batches
+    return batches[max(batches)] if batches else []
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

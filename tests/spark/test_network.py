@@ -1,0 +1,159 @@
+"""A network on a real Spark: what its outputs get, what is counted, and what a plan drops."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import streamshed as ss
+from streamshed.network import Builder, Network
+from tests.spark.helpers import wait_for
+
+pytestmark = pytest.mark.spark
+ROWS = 2000
+
+
+def put(folder: Path, rows: int = ROWS, files: int = 3, seed: int = 1) -> None:
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(seed)
+    for number in range(files):
+        lines = (
+            json.dumps({"id": number * rows + i, "v": round(float(x), 4), "kind": f"k{i % 3}"})
+            for i, x in enumerate(rng.uniform(0, 100, rows))
+        )
+        (folder / f".{number}").write_text("\n".join(lines) + "\n")
+        os.replace(folder / f".{number}", folder / f"{number}.json")
+
+
+def stream(spark: SparkSession, folder: Path) -> DataFrame:
+    schema = "id LONG, v DOUBLE, kind STRING"
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
+
+
+def triage() -> Network:
+    """One source, a shared map, three outputs."""
+    return (
+        Builder("triage", capacity=1.0)
+        .source("s", "id LONG, v DOUBLE, kind STRING", rate=1000, values={"v": (0, 100)})
+        .map("scaled", "s", {"id": "id", "v": "v / 2 + 0.1", "kind": "kind"}, cost=1e-5)
+        .filter("high", "scaled", "v > 30", cost=1e-5, selectivity=0.4)
+        .filter("low", "scaled", "v <= 10 AND kind != 'k1'", cost=1e-5, selectivity=0.13)
+        .output("all", "scaled")
+        .output("alarms", "high", value=("v", [[0, 40, 0.2], [40, 51, 1.0]]))
+        .output("calm", "low")
+        .build()
+    )
+
+
+ANSWERS = {
+    "all": "SELECT id, v / 2 + 0.1 AS v, kind FROM s",
+    "alarms": "SELECT id, v / 2 + 0.1 AS v, kind FROM s WHERE v / 2 + 0.1 > 30",
+    "calm": "SELECT id, v / 2 + 0.1 AS v, kind FROM s WHERE v / 2 + 0.1 <= 10 AND kind != 'k1'",
+}
+
+
+def test_with_nothing_to_shed_each_output_equals_the_same_sql_over_all_of_the_input(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    put(tmp_path / "in")
+    network = triage()
+    running = ss.run(
+        spark,
+        network,
+        sources={"s": stream(spark, tmp_path / "in")},
+        sinks=dict.fromkeys(ANSWERS, "memory"),
+        latency="1 hour",
+        checkpoint=str(tmp_path / "state"),
+        trigger={"availableNow": True},
+    )
+    running.await_termination()
+    spark.read.schema("id LONG, v DOUBLE, kind STRING").json(str(tmp_path / "in")).createOrReplaceTempView("s")
+    for output, text in ANSWERS.items():
+        assert Counter(running.rows(output)) == Counter(spark.sql(text).collect()), output
+    report = running.report()
+    assert report.arrived == {"s": 3 * ROWS}
+    assert report.delivered == {output: len(running.rows(output)) for output in ANSWERS}
+    assert set(report.shed.values()) == {0}
+
+
+def test_drops_take_what_the_plan_says_and_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    running = ss.run(
+        spark,
+        triage(),
+        sources={"s": stream(spark, tmp_path / "in")},
+        sinks=dict.fromkeys(ANSWERS, "memory"),
+        latency="1 hour",
+        checkpoint=str(tmp_path / "state"),
+    )
+    running.pin([ss.Drop("s->scaled", 0.5), ss.Drop("scaled->high", 0.0, "v < 40"), ss.Drop("scaled->low", 0.2)])
+    time.sleep(0.2)  # so that the plan is in force for the first batch
+    put(tmp_path / "in")
+    running.process_all_available()
+    running.stop()
+    got = {output: running.rows(output) for output in ANSWERS}
+    assert len(got["all"]) == pytest.approx(1.5 * ROWS, abs=150)  # four standard deviations
+    everything = {row.id for row in got["all"]}
+    assert {row.id for row in got["alarms"]} == {row.id for row in got["all"] if row.v >= 40}
+    calm = {row.id for row in got["all"] if row.v <= 10 and row.kind != "k1"}
+    assert {row.id for row in got["calm"]} < calm <= everything
+    assert len(got["calm"]) == pytest.approx(0.2 * len(calm), abs=4 * (0.16 * len(calm)) ** 0.5)
+    report = running.report()
+    assert report.arrived == {"s": 3 * ROWS}
+    assert report.reached["s->scaled"] == 3 * ROWS
+    assert report.passed["s->scaled"] == len(got["all"]) == report.reached["scaled->low"]
+    assert report.passed["scaled->low"] == pytest.approx(0.2 * len(got["all"]), abs=100)
+    assert report.delivered == {output: len(rows) for output, rows in got.items()}
+
+
+def test_a_drop_where_none_can_be_made_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    sources = {"s": stream(spark, tmp_path / "in")}
+    running = ss.run(spark, triage(), sources=sources, sinks=dict.fromkeys(ANSWERS, "memory"))
+    try:
+        with pytest.raises(ss.InvalidArgument, match="no drop can be made on this arc"):
+            running.pin([ss.Drop("high->alarms", 0.5)])
+    finally:
+        running.stop()
+
+
+def test_an_overload_is_shed_and_settings_change_while_it_runs(spark: SparkSession) -> None:
+    """A sink that takes a millisecond a row, and more than a thousand rows a second."""
+
+    def slow(rows: DataFrame, number: int) -> None:
+        time.sleep(rows.count() / 1000)
+
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 3000).load()
+    network = (
+        Builder("burst")
+        .source("s", "value LONG, timestamp TIMESTAMP", arrived="timestamp", rate=3000)
+        .filter("f", "s", "value >= 0", cost=1e-3)
+        .output("o", "f")
+        .build()
+    )
+    running = ss.run(spark, network, sources={"s": rows}, sinks={"o": slow}, policy="random", latency="3 seconds")
+    plans: list[ss.Plan] = []
+    running.on_plan(plans.append)
+    try:
+        wait_for(lambda: running.report().shed.get("s->f", 0) > 0)
+        assert running.plan.drops[0].at == "s->f"
+        assert "would take" in running.plan.reason
+        running.policy = "lsrm-random"
+        wait_for(lambda: running.plan.reason.startswith("lsrm-random"))
+        running.mode = "off"
+        assert not running.plan.drops
+        assert running.controller.limit is not None
+        assert running.controller.load > running.controller.limit
+    finally:
+        running.stop()
+    report = running.report()
+    assert report.arrived["s"] == report.passed["s->f"] + report.shed["s->f"]
+    assert report.delivered["o"] == report.passed["s->f"]
+    assert plans

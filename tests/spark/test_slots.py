@@ -1,0 +1,100 @@
+"""Drops as numbers, and which outputs run where."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamshed.errors import InvalidArgument
+from streamshed.network import Builder, Catalog, Network
+from streamshed.records import Drop
+from streamshed.spark.layout import Layout
+from streamshed.spark.slots import RANGES, WHOLE, Slots
+
+
+def network(parse: str | None = None) -> Network:
+    return (
+        Builder("n")
+        .source("s", "v INT, ok BOOLEAN", parse=parse, protect="ok", protected=0.1, values={"v": (0, 100)})
+        .filter("f", "s", "v > 1")
+        .filter("a", "f", "v > 2")
+        .output("o", "a", value=("v", [[0, 50, 0.1], [50, 100, 1.0]]))
+        .output("p", "f")
+        .build()
+    )
+
+
+def test_a_drop_by_value_has_its_ranges_and_spares_what_is_outside() -> None:
+    slots = Slots.of(network())
+    slot = slots.slots["s->f"]
+    numbers = slots.encode([Drop("s->f", 0.25, "(v < 10 OR v >= 20 AND v <= 30) AND NOT ok")])
+    mine = numbers[slot.at : slot.at + slot.size]
+    assert mine[:2] == (0.25 * WHOLE, WHOLE)
+    assert mine[3] == 10
+    assert mine[4] == 20
+    assert 30 < mine[5] < 30.001  # type: ignore[operator]
+    assert len(mine) == 2 + 2 * RANGES
+    assert mine[6] > mine[7]  # type: ignore[operator]
+    other = slots.slots["f->p"]
+    assert numbers[other.at] is None
+
+
+def test_a_drop_at_random_is_the_same_inside_and_outside() -> None:
+    slots = Slots.of(network())
+    slot = slots.slots["s->f"]
+    for where in (None, "NOT ok"):
+        numbers = slots.encode([Drop("s->f", 0.5, where)])
+        assert numbers[slot.at : slot.at + 2] == (0.5 * WHOLE, 0.5 * WHOLE)
+
+
+def test_what_is_no_range_of_the_field_is_refused() -> None:
+    slots = Slots.of(network())
+    for where in ("v * v < 10", "ok", "v < 3 OR ok"):
+        with pytest.raises(InvalidArgument, match="can only take ranges of v"):
+            slots.encode([Drop("s->f", 0.5, where)])
+    with pytest.raises(InvalidArgument, match="no drop can be made"):
+        slots.encode([Drop("a->o", 0.5)])
+
+
+def test_a_drop_that_needs_no_field_is_made_before_the_parse() -> None:
+    slots = Slots.of(network("json"))
+    slot = slots.slots["s->f"]
+    numbers = slots.encode([Drop("s->f", 0.5)])
+    assert numbers[slots.raw["s"]] == 0.5 * WHOLE
+    assert numbers[slot.at] is None
+    # Protected rows can only be told once they are parsed.
+    numbers = slots.encode([Drop("s->f", 0.5, "NOT ok")])
+    assert numbers[slots.raw["s"]] is None
+    assert numbers[slot.at] == 0.5 * WHOLE
+
+
+def test_arcs_that_keep_less_thin_what_the_mildest_left() -> None:
+    made = (
+        Builder("n").source("s", "v INT", parse="json").filter("a", "s", "v > 1").filter("b", "s", "v > 2")
+        .output("o", "a").output("p", "b").build()
+    )  # fmt: skip
+    slots = Slots.of(made)
+    numbers = slots.encode([Drop("s->a", 0.8), Drop("s->b", 0.2)])
+    assert numbers[slots.raw["s"]] == pytest.approx(0.8 * WHOLE)
+    assert numbers[slots.slots["s->a"].at] is None
+    assert numbers[slots.slots["s->b"].at] == pytest.approx(0.25 * WHOLE)
+    # One arc that keeps everything needs every row parsed.
+    assert slots.encode([Drop("s->b", 0.2)])[slots.raw["s"]] is None
+
+
+def test_boxes_that_run_twice_cost_twice() -> None:
+    made = (
+        Builder("n")
+        .source("s", "v INT, at TIMESTAMP", arrived="at", rate=10)
+        .filter("f", "s", "v > 1", cost=0.1)
+        .aggregate("w", "f", "1 minute", {"n": "count(*)"}, cost=0.2)
+        .output("o", "f")
+        .output("p", "w")
+        .build()
+    )
+    layout = Layout.of(made)
+    assert [query.stateful for query in layout.queries] == [False, True]
+    catalog = Catalog.of(made)
+    assert layout.physical(catalog).costs == {"f": 0.2, "w": 0.2}
+    first, second = layout.queries
+    assert layout.of_query(catalog, first).load == pytest.approx(1.0)
+    assert layout.of_query(catalog, second).load == pytest.approx(3.0)

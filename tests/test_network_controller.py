@@ -1,0 +1,172 @@
+"""The controller of a network in a closed loop with a model of Spark: fixed cost for a batch, so much a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from streamshed.network import Builder, Catalog, Network
+from streamshed.network.graph import Box, ends
+from streamshed.network_controller import FlowSample, NetworkController
+from streamshed.policies.registry import live_policy
+from streamshed.records import Mode
+
+BOUND = 4.0
+
+
+def network() -> Network:
+    return (
+        Builder("n", capacity=2.0)
+        .source("s", "x DOUBLE", rate=1000, values={"x": (0, 100)})
+        .map("m", "s", {"x": "x"}, cost=1e-4)
+        .filter("f", "m", "x > 50", cost=2e-4, selectivity=0.5)
+        .filter("g", "m", "x > 20", cost=4e-4, selectivity=0.8)
+        .output("o", "f", loss=[(100, 1.0), (50, 0.9), (0, 0.0)])
+        .output("p", "g", loss=[(100, 1.0), (0, 0.0)])
+        .build()
+    )
+
+
+class Spark:
+    """Runs batch after batch; what a plan drops is dropped in proportion, one batch later."""
+
+    def __init__(self, controller: NetworkController, *, factor: float = 1.0, fixed: float = 0.3) -> None:
+        self.controller, self.factor, self.fixed = controller, factor, fixed
+        self.catalog = Catalog.of(network())
+        self.now = 0.0
+        self.last_start = -1.0
+        self.batch = 0
+        self.latencies: list[tuple[float, float]] = []
+        self.delivered: dict[str, float] = {}
+        self.planned = self.in_force()
+
+    def in_force(self) -> tuple[dict[str, float], float]:
+        keeps = {drop.at: drop.keep for drop in self.controller.plan.drops}
+        return keeps, self.controller.share if keeps else 1.0
+
+    def run(self, rate: Callable[[float], float], seconds: float) -> None:
+        while self.now < seconds:
+            start, gap = self.now, self.now - self.last_start
+            arrived = rate(start) * gap
+            keeps, share = self.planned
+            flows = self.catalog.measured(rates={"s": arrived}).flows(keeps)
+            work = sum(
+                rows * self.catalog.costs[head.name]
+                for on, rows in flows.items()
+                if isinstance(head := self.catalog.network.nodes[ends(on)[1]], Box)
+            )
+            took = self.fixed + self.factor * work + 2e-6 * arrived
+            look = start + 0.4 * BOUND
+            while look < start + took:  # the monitor looks at a batch that runs for long
+                self.controller.observe(FlowSample("q", self.batch, start, look, share=share, finished=False))
+                look += 0.08 * (look - start)
+            self.now = start + took
+            # The next batch is planned before the report of this one comes.
+            self.planned = self.in_force()
+            passed = {on: round(rows) for on, rows in flows.items()}
+            self.controller.observe(
+                FlowSample(
+                    "q",
+                    self.batch,
+                    start,
+                    self.now,
+                    arrived={"s": round(arrived)},
+                    passed=passed,
+                    left={"m": passed["s->m"], "f": passed["f->o"], "g": passed["g->p"]},
+                    gap=gap,
+                    waited=gap,
+                    share=share,
+                    share_next=self.planned[1],
+                    dropping=bool(keeps),
+                )
+            )
+            self.latencies.append((start, gap + took))
+            self.delivered = {"o": flows["f->o"] / gap, "p": flows["g->p"] / gap}
+            self.last_start, self.batch = start, self.batch + 1
+
+
+def controller(policy: str = "lsrm-random", mode: Mode = Mode.ENFORCE) -> NetworkController:
+    catalog = Catalog.of(network())
+    return NetworkController(live_policy(policy), catalog, {"q": catalog}, latency=BOUND, mode=mode)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("policy", ["random", "input-uniform", "lsrm-random", "optimal"])
+def test_an_overload_is_brought_inside_the_bound_whatever_the_costs_of_the_spec(
+    policy: str, factor: float
+) -> None:
+    """The catalog's costs are off by `factor`; three times what fits arrives."""
+    spark = Spark(controller(policy), factor=factor)
+    fits = 1.0 / (factor * spark.catalog.source_coefficients["s"])
+    spark.run(lambda t: 0.3 * fits if t < 20 else 3 * fits, 120)
+    settled = [latency for start, latency in spark.latencies if start > 40]
+    assert max(settled) <= BOUND
+    # And not by shedding far more than needed: batches are of a good length.
+    assert sum(settled) / len(settled) > 0.5 * BOUND
+    assert spark.controller.plan.drops
+
+
+def test_no_overload_no_drop_and_what_was_shed_is_given_back() -> None:
+    spark = Spark(controller())
+    spark.run(lambda t: 500.0, 30)
+    assert not spark.controller.plan.drops
+    spark.run(lambda t: 8000.0, 60)
+    assert spark.controller.plan.drops
+    spark.run(lambda t: 500.0, 120)
+    assert not spark.controller.plan.drops
+    assert spark.controller.share == 1.0
+
+
+def test_the_policy_decides_who_loses() -> None:
+    """`o` keeps most of its utility at half of its rows; `p` does not."""
+    rates = {}
+    for policy in ("random", "lsrm-random"):
+        spark = Spark(controller(policy))
+        spark.run(lambda t: 500.0 if t < 20 else 4000.0, 80)
+        rates[policy] = spark.delivered
+    graphs = {output.name: output.qos.loss for output in network().outputs}
+
+    def utility(delivered: dict[str, float]) -> float:
+        full = {"o": 2000.0, "p": 3200.0}
+        return sum(graphs[name](100 * rows / full[name]) for name, rows in delivered.items())  # type: ignore[misc]
+
+    assert utility(rates["lsrm-random"]) > utility(rates["random"])
+
+
+def test_dry_run_plans_and_drops_nothing() -> None:
+    spark = Spark(controller(mode=Mode.DRY_RUN))
+    spark.run(lambda t: 500.0 if t < 20 else 4000.0, 40)
+    plan = spark.controller.plan
+    assert plan.wanted
+    assert not plan.drops
+    assert "dry run" in plan.reason
+    spark.controller.configure(Mode.ENFORCE, 41.0)
+    assert spark.controller.plan.drops == plan.wanted
+    spark.controller.configure(Mode.OFF, 42.0)
+    assert not spark.controller.plan.drops
+
+
+def test_the_policy_can_be_changed_while_it_runs() -> None:
+    spark = Spark(controller("random"))
+    spark.run(lambda t: 500.0 if t < 20 else 4000.0, 60)
+    assert {drop.at for drop in spark.controller.plan.drops} == {"s->m"}
+    spark.controller.use(live_policy("lsrm-random"))
+    spark.run(lambda t: 4000.0, 70)
+    assert {drop.at for drop in spark.controller.plan.drops} != {"s->m"}
+
+
+def test_selectivities_are_learned_while_nothing_is_dropped() -> None:
+    spark = Spark(controller())
+    spark.catalog = spark.catalog.measured(selectivities={"f": 0.1})
+    spark.run(lambda t: 500.0, 30)
+    assert spark.controller.selectivities["f"] == pytest.approx(0.1, rel=0.05)
+
+
+def test_the_same_samples_give_the_same_plans() -> None:
+    runs = []
+    for _ in range(2):
+        spark = Spark(controller())
+        spark.run(lambda t: 500.0 if t < 20 else 4000.0, 50)
+        runs.append((spark.controller.plan, spark.latencies))
+    assert runs[0] == runs[1]
