@@ -108,7 +108,8 @@ def test_memory_does_not_grow_with_the_keys() -> None:
             history = history.add(control.order(version, 60.0, version, 2.0, GOAL))
         sizes.append(len(history.encode()))
         assert OrderHistory.decode(cells, history.encode()).tables[-1].number == control.table.number
-    assert sizes[0] == sizes[1] == len(OrderHistory(cells).encode())
+    # 32 orders and 3 tables, whatever came: some 20 KB.
+    assert max(sizes) < 32 * 150 + 3 * 2 * cells * 13
 
 
 def test_an_order_holds_for_its_span() -> None:

@@ -97,7 +97,8 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
 
     def found() -> list[Row]:
         # Planned anew, as a stream is for each batch.
-        return with_orders(rows, [F.col("key")], F.current_timestamp(), None, hashes, file.path).collect()
+        text = file.text(spark)
+        return with_orders(rows, [F.col("key")], F.current_timestamp(), None, hashes, text).collect()
 
     # Nothing known yet: no order, no cost.
     assert {(row[ORDER], row[COST]) for row in found()} == {(None, None)}
@@ -105,8 +106,7 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     order = Order(0, 2**50, 1, 7, 2.0, 0.0, 2.0, 0.0, 0.25, 12.5, 6.0, (1.5, 2.5))
     file.put(lambda start: order, also=lambda history: None)
     late = Order(2**49, 2**50, 2, 7, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0)
-    file.history = file.history.add(late)
-    Path(file.path.removeprefix("file:")).write_bytes(file.history.encode())
+    file.put(lambda start: late, also=lambda history: None)
     by_key = {row["key"]: row for row in found()}
     every = np.arange(400)
     for key, digest, expected in zip(every, digests(every), sketch.estimate_many(digests(every)), strict=True):
@@ -115,8 +115,9 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     # Behind the batch's own time stands the order of that time, not the one that is to come.
     assert {tuple(row[ORDER][1:]) for row in by_key.values()} == {tuple(order.as_row())}
     assert OrderHistory.decode(cells, file.history.encode()) == file.history
-    # A broken file is no order.
+    # A broken text is no order.
     Path(file.path.removeprefix("file:")).write_bytes(b"{")
+    file.follow()
     assert {row[ORDER] for row in found()} == {None}
 
 

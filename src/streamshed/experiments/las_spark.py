@@ -424,6 +424,7 @@ def draw(rows: Sequence[TimeRow], path: Path, *, title: str, note: str, target_m
     """Queuing latency above, on a logarithmic axis, and the share dropped below; phases between grey lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     figure = Figure(figsize=(8.0, 6.0), layout="constrained")
     FigureCanvasAgg(figure)
@@ -439,6 +440,9 @@ def draw(rows: Sequence[TimeRow], path: Path, *, title: str, note: str, target_m
         below.plot([row.x for row in mine], [row.dropped_mean for row in mine], **look)
     above.axhline(target_ms / 1000, color="#666666", linewidth=0.8)
     above.set_yscale("log")
+    above.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    above.yaxis.set_major_formatter(ScalarFormatter())
+    above.yaxis.set_minor_formatter(NullFormatter())
     above.set_ylabel("queuing latency (s)")
     below.set_ylabel("share dropped")
     below.set_ylim(0, 1)
@@ -456,5 +460,6 @@ def draw(rows: Sequence[TimeRow], path: Path, *, title: str, note: str, target_m
             axes.spines[side].set_visible(False)
     above.set_title(f"{title}\n", loc="left", fontsize=12, fontweight="bold")
     above.text(0, 1.02, note, transform=above.transAxes, fontsize=9, color="#555555")
-    above.legend(frameon=False, fontsize=9)
+    above.set_ylim(top=2.0 * above.get_ylim()[1])
+    above.legend(frameon=False, fontsize=9, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 0.95))
     figure.savefig(path, dpi=130, metadata={"Software": None})

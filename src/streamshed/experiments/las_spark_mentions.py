@@ -5,8 +5,8 @@ each a medium (25 ms), a politician (5 ms) or another (1 ms); its key is what it
 the most frequent has a share of 0.065. The mean cost is near 9.7 ms, and 36 % of the rows cost 1 ms.
 
 Costs are the paper's. Its target of 32 ms is below what a micro-batch waits for its own start, so the target
-is 2 s here, 62.5 times as much. As in the paper, as much arrives as can be processed ("0 % under-provisioning"),
-by the measured capacity of the plain job.
+is 2 s here, 62.5 times as much, over the last 1,000 rows, so that the warm-up earns no credit. As in the paper,
+as much arrives as the cores could process if they did nothing else ("0 % under-provisioning", rows at W̄ a core).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COSTS = (25.0, 5.0, 1.0)
 CLASS_SHARES = (0.181, 0.279, 0.540)
 """Media, politicians, others: with 1.5 mentions a row, these give the paper's mean and its share of 1 ms."""
 MEAN_MS, CHEAP_SHARE = 9.7, 0.36
-TARGET = "avg 2 seconds"
+TARGET = "avg 2 seconds over 1000 rows"
 WARM_UP = 15.0
 SECONDS = 40.0
 WIDTH = 2.0
@@ -78,7 +78,8 @@ def measure(
 ) -> list[TimeRow]:
     spark = las_spark.session("las-spark-mentions")
     busy = las_spark.calibrated(spark)
-    able = las_spark.capacity(spark, busy, recording(1000.0, 3.3, seed=7))
+    las_spark.capacity(spark, busy, recording(1000.0, 2.1, seed=7))  # for Spark to warm up
+    able = 1000.0 * las_spark.CORES / MEAN_MS
     total = int(len(algorithms) * runs * (WARM_UP + seconds))
     done = 0.0
     found: dict[str, list[list[Point]]] = {name: [] for name in algorithms}
@@ -105,7 +106,7 @@ def draw(rows: Sequence[TimeRow], path: Path) -> None:
         rows,
         path,
         title="Mentions on Spark: queuing latency and share of rows dropped",
-        note=f"as much arrives as the plain job can process; target {TARGET}; real work of 1 to 105 ms a row",
+        note=f"as much arrives as the cores can do; target {TARGET}; real work of 1 to 105 ms a row",
         target_ms=2000.0,
     )
 

@@ -1,4 +1,4 @@
-"""What the load-aware operator is told, as data: orders and cost tables in a small file.
+"""What the load-aware operator is told, as data: orders and cost tables in one row of text.
 
 As for a drop (`control`), a batch takes the last order whose span holds the batch's own timestamp, so a batch that
 runs again decides as it did before, and nothing to read means nothing to shed. An order says what to aim at, how
@@ -27,7 +27,6 @@ OFF, DRY_RUN, ENFORCE = 0.0, 1.0, 2.0
 AVERAGE, MAXIMUM = 0.0, 1.0
 _FIELDS = ("start", "until", "version", "table", "mode", "kind", "target", "window", "delay", "waited", "rows")
 _HISTORY, _TABLE = "_streamshed_history", "_streamshed_table"
-_NUMBER = 13  # characters of a cell in the file, with its comma
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class OrderHistory:
     """The orders of a load-aware operator, oldest first, and the tables they name. Immutable."""
 
     cells: int
-    """Cells of a table, which fix the length of the file."""
+    """Cells of a table; those of another size, of other settings, are not taken over."""
     spans: tuple[Order, ...] = ()
     tables: tuple[CostTable, ...] = field(default=(), compare=False)
 
@@ -138,12 +137,7 @@ class OrderHistory:
         return OrderHistory(cells, tuple(Order.from_row(row) for row in data["orders"]), tables)
 
     def encode(self) -> bytes:
-        text = json.dumps({"streamshed": 1, **self.as_dict()}, separators=(",", ":"))
-        # Always as long: Spark remembers a file's length from when the query was built.
-        length = 1024 * (16 + KEPT_TABLES * 2 * self.cells * _NUMBER // 1024)
-        if len(text) > length:
-            raise ValueError(f"{len(text)} characters of orders for a file of {length}")
-        return text.ljust(length).encode()
+        return json.dumps({"streamshed": 1, **self.as_dict()}, separators=(",", ":")).encode()
 
     @staticmethod
     def decode(cells: int, data: bytes) -> OrderHistory:
@@ -155,24 +149,25 @@ class OrderHistory:
 
 
 def with_orders(
-    events: DataFrame, keys: list[Column], arrived: Column, cost: Column | None, hashes: CarterWegman, path: str
+    events: DataFrame,
+    keys: list[Column],
+    arrived: Column,
+    cost: Column | None,
+    hashes: CarterWegman,
+    text: DataFrame,
 ) -> DataFrame:
     """The stream with the digest of its key, its arrival (µs), estimated cost, and the order in force on each row.
 
     The order stands behind the batch's own timestamp, in one array of numbers; it is null if there is none.
 
-    The file is read by a scalar subquery, once a batch, and the order is chosen outside of it: inside,
-    `current_timestamp()` would not be the batch's own time. That time is a literal which changes with each batch
-    and would have the generated code compiled anew, but a higher-order function keeps it out of that code.
-    Nothing here may fail, whatever the file holds: `get` and `try_element_at` answer null where `[]` raises.
+    `text` is the control row (`HistoryFile.text`), read by a scalar subquery, once a batch and without a job. The
+    order is chosen outside of it: inside, `current_timestamp()` would not be the batch's own time. That time is a
+    literal which changes with each batch and would have the generated code compiled anew, but a higher-order
+    function keeps it out of that code. Nothing here may fail, whatever the text says: `get` and `try_element_at`
+    answer null where `[]` raises.
     """
-    history = (
-        events.sparkSession.read.option("ignoreMissingFiles", "true")
-        .option("ignoreCorruptFiles", "true")
-        .text(path, wholetext=True)
-        .select(F.from_json("value", "orders array<array<double>>, tables array<array<double>>").alias("h"))
-        .scalar()
-    )
+    parsed = F.from_json("value", "orders array<array<double>>, tables array<array<double>>")
+    history = text.select(parsed.alias("h")).scalar()
     columns = [F.col(f"`{name}`") for name in events.columns]
     # As `hashing.digest`, but null for a key of nulls only.
     some = functools.reduce(Column.__or__, (key.isNotNull() for key in keys))

@@ -155,7 +155,8 @@ def load_aware(
         synchronised=_synchronised,
         report=spark.sparkContext.accumulator({}, _Mail(serial)),
     )
-    incoming = with_orders(events.where(arrived_mark(serial)), keys, F.col(arrived), known, hashes, file.path)
+    marked = events.where(arrived_mark(serial))
+    incoming = with_orders(marked, keys, F.col(arrived), known, hashes, file.text(spark))
     out = incoming.mapInArrow(stage, output).where(kept_mark(serial))
     out._streamshed_load = shedder  # type: ignore[attr-defined]
     _RECEIVERS[serial] = shedder
