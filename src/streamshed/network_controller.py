@@ -193,8 +193,10 @@ class NetworkController:
             self.share = max(0.0, 1.0 - row.saved(rates) / load) if load > 0 else 1.0
         text = (
             f"{self.policy.name}: query {query!r} would take {overload.predicted:.2f} s for a batch and may take "
-            f"{overload.allowed:.2f} s; {share:.0%} of the work fits"
+            f"{overload.allowed:.2f} s; {max(0.0, fits):.0%} of the work fits"
         )
+        if share != fits:
+            text += f", {share:.0%} is done for now"
         plan = Plan(
             drops=decision.drops if enforced else (),
             wanted=decision.drops,

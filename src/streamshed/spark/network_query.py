@@ -33,6 +33,7 @@ from streamshed.spark.sql import CONTROL, Marks, Parser, Writer, counted_nodes, 
 
 log = logging.getLogger("streamshed")
 
+_STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling a query that is being stopped"
 _view_numbers = itertools.count(1)
 _MARKS = re.compile(r"spark_partition_id\(\) >= -(\d+)")
 _AT_A_TIME = 3
@@ -81,6 +82,10 @@ def flows(layout: QueryLayout, counts: Mapping[str, int]) -> tuple[dict[str, int
         (on,) = network.arcs_into(name)
         passed[on] = counts.get(on, left[ends(on)[0]])
     return passed, left
+
+
+class BatchFailed(StreamshedError):
+    """A batch of a network failed; what Spark said is in the message."""
 
 
 class _Probe:
@@ -147,11 +152,28 @@ class NetworkQuery:
         self._counts: dict[int, dict[str, int]] = {}
         self._named = {mark: name for name, mark in self.marks.of.items()}
         self._execution: Any = None
+        self._stopping = False
         self._lock = threading.Lock()
         SessionMonitor.of(spark).add(_Probe(self, self.serial))
 
     def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
         raise NotImplementedError
+
+    def stop(self) -> None:
+        self._stopping = True
+        if self.query is not None:
+            self.query.stop()
+
+    def _failure(self, error: Exception) -> BatchFailed:
+        """An error of a batch as Spark can take it.
+
+        Spark tells a query that was stopped from one that failed by a pattern in the text of the error. The
+        pattern overflows its stack on long texts, and does not know of jobs that were cancelled.
+        """
+        text = str(error)
+        if self._stopping or "InterruptedException" in text or "was stopped" in text:
+            return BatchFailed(f"{_STOPPED}: java.lang.InterruptedException")
+        return BatchFailed(text[:4000])
 
     def attach(self, watch: QueryWatch) -> None:
         self._execution = watch._execution
@@ -192,10 +214,6 @@ class NetworkQuery:
             dropping=seen.keep < 1.0,
             finished=seen.finished,
         )
-
-
-class BatchFailed(StreamshedError):
-    """A batch of a network failed; what Spark said is in the message."""
 
 
 class FusedQuery(NetworkQuery):
@@ -249,8 +267,7 @@ class FusedQuery(NetworkQuery):
         try:
             self._process(rows, number)
         except Exception as error:
-            # Spark searches the text of what fails here with a pattern that a long one makes it overflow on.
-            raise BatchFailed(str(error)[:4000]) from None
+            raise self._failure(error) from None
 
     def _process(self, rows: DataFrame, number: int) -> None:
         session = rows.sparkSession
@@ -435,7 +452,7 @@ class StatefulQuery(NetworkQuery):
         try:
             self._sink(rows, number)
         except Exception as error:
-            raise BatchFailed(str(error)[:4000]) from None
+            raise self._failure(error) from None
         found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), self._wanted)
         with self._lock:
             self._counts[number] = {self._named[mark]: count for mark, count in found.items()}

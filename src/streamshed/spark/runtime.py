@@ -326,7 +326,7 @@ class RunningNetwork:
 
     def stop(self) -> None:
         """Stop the queries; their checkpoints stay."""
-        for query in self.queries.values():
+        for query in self._queries.values():
             with contextlib.suppress(Exception):
                 query.stop()
         self.settle()
@@ -347,7 +347,7 @@ class RunningNetwork:
         failed = query.query is not None and query.query.exception() is not None
         if failed:
             # A network without one of its parts would look alive; it stops as one.
-            for other in self.queries.values():
+            for other in self._queries.values():
                 with contextlib.suppress(Exception):
                     other.stop()
 
