@@ -29,10 +29,10 @@ def run(say: Say, rounds: int = 3) -> dict[str, Any]:
         source = backlog(place, Rows(), ROWS, BATCHES)
         for turn in range(-1, rounds):  # the first round warms up
             took = {
-                "network": networks.compiled(spark, place, source, network),
-                "queries": networks.separate(spark, place, source, OUTPUTS),
-                "by batch": networks.by_batch(spark, place, source, OUTPUTS),
-                "one query": networks.separate(spark, place, source, 1),
+                "network": networks.compiled(spark, place, source, network).wall,
+                "queries": networks.separate(spark, place, source, OUTPUTS).wall,
+                "by batch": networks.by_batch(spark, place, source, OUTPUTS).wall,
+                "one query": networks.separate(spark, place, source, 1).wall,
             }
             if turn >= 0:
                 for name, seconds in took.items():
