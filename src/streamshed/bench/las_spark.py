@@ -37,9 +37,10 @@ def run(say: Say, pairs: int = 5) -> dict[str, Any]:
     busy = las_spark.calibrated(spark)
     able = las_spark.capacity(spark, busy, recording(1000.0, 3.3, seed=7), BATCH_SECONDS)
     ratios = overhead(spark, busy, able, pairs, say)
-    stream = steady_then_doubled(able)
+    steady = recording(0.6 * able, WARM_UP, seed=1).then(recording(LOAD * able, CALM, seed=2))
+    stream = steady.then(recording(LOAD * able, AFTER, seed=3, factor=2.0))
 
-    def one(algorithm: str) -> list[Point]:
+    def one(algorithm: str, stream: Recording) -> list[Point]:
         return las_spark.play(
             spark,
             stream,
@@ -50,19 +51,13 @@ def run(say: Say, pairs: int = 5) -> dict[str, Any]:
             lambda second: say(f"{algorithm}: second {second:.0f} of {stream.seconds:.0f}"),
         )
 
-    las, plain = one("las"), one("plain")
+    las, plain = one("las", stream), one("plain", steady)
     return {"bench": "las-spark", "capacity_per_s": round(able), "target_s": TARGET, **judge(las, plain)} | {
         "overhead_ratio": round(statistics.median(ratios), 4),
         "overhead_low": round(sorted(ratios)[len(ratios) // 4], 4),
         "overhead_high": round(sorted(ratios)[-1 - len(ratios) // 4], 4),
         "pairs": pairs,
     }
-
-
-def steady_then_doubled(able: float) -> Recording:
-    """Calm while costs are learned, then 1.3 times the capacity, then the same with every cost doubled."""
-    warm = recording(0.6 * able, WARM_UP, seed=1)
-    return warm.then(recording(LOAD * able, CALM, seed=2)).then(recording(LOAD * able, AFTER, seed=3, factor=2.0))
 
 
 def overhead(spark: SparkSession, busy: Busy, able: float, pairs: int, say: Say) -> list[float]:
