@@ -41,9 +41,10 @@ def run(say: Say, pairs: int = 5) -> dict[str, Any]:
         source = backlog(place, Rows(), ROWS, BATCHES)
         for pair in range(-1, pairs):  # the first pair warms up
             took = {
-                name: networks.compiled(spark, place, source, network(), [drop]) for name, drop in drops.items()
+                name: networks.compiled(spark, place, source, network(), [drop]).batches
+                for name, drop in drops.items()
             }
-            took["nothing dropped"] = networks.compiled(spark, place, source, network())
+            took["nothing dropped"] = networks.compiled(spark, place, source, network()).batches
             if pair >= 0:
                 ratios.append(took["before"] / took["after"])
                 for name, seconds in took.items():
