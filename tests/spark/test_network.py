@@ -14,6 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
+from streamshed.spark.layout import Layout
+from streamshed.spark.network_query import literals, marks_for
+from streamshed.spark.slots import Slots
+from streamshed.spark.sql import Parser, Writer
 from tests.spark.helpers import wait_for
 
 pytestmark = pytest.mark.spark
@@ -158,3 +162,34 @@ def test_an_overload_is_shed_and_settings_change_while_it_runs(spark: SparkSessi
     assert report.arrived["s"] == report.passed["s->f"] + report.shed["s->f"]
     assert report.delivered["o"] == report.passed["s->f"]
     assert plans
+
+
+def test_json_is_parsed_once_whatever_is_dropped(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark would move filters and drops below the parse, and parse for each mention of a field."""
+    network = (
+        Builder("late")
+        .source("s", "id LONG, v DOUBLE", parse="json", values={"v": (0, 100)})
+        .filter("f", "s", "v > 10")
+        .output("o", "f", value=("v", [[0, 50, 0.1], [50, 100, 1.0]]))
+        .build()
+    )
+    put(tmp_path / "in")
+    spark.read.text(str(tmp_path / "in")).createOrReplaceTempView("raw_lines")
+    layout, slots = Layout.of(network).queries[0], Slots.of(network)
+    parser = Parser.of(network.sources[0], ["value"])
+    numbers = slots.encode([ss.Drop("s->f", 0.0, "v < 50")])
+    for dropping in (False, True):
+        writer = Writer(
+            layout,
+            slots,
+            marks_for(layout, slots),
+            {"s": "raw_lines"},
+            {},
+            lambda on, dropping=dropping: dropping and on == "s->f",  # type: ignore[misc]
+            literals(slots, numbers),
+            {},
+            {"s": parser},
+        )
+        rows = spark.sql(writer.rows("o"))
+        assert rows._jdf.queryExecution().executedPlan().toString().count("from_json") == 1
+        assert rows.where("v < 50").isEmpty() is dropping

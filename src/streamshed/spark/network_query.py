@@ -365,7 +365,7 @@ class FusedQuery(NetworkQuery):
             # Plans that come and go are compiled anew: what was dropped lately stays, as a drop of nothing.
             return number - self._recent.get(on, -_REMEMBERED - 1) <= _REMEMBERED
 
-        number_at = _literals(self.slots, numbers)
+        number_at = literals(self.slots, numbers)
         return Writer(
             self.layout,
             self.slots,
@@ -458,7 +458,7 @@ class StatefulQuery(NetworkQuery):
             self._counts[number] = {self._named[mark]: count for mark, count in found.items()}
 
 
-def _literals(slots: Slots, numbers: Numbers) -> Any:
+def literals(slots: Slots, numbers: Numbers) -> Any:
     """Numbers of the control array as SQL that the optimizer does not fold into the generated code."""
     places: dict[int, tuple[int, str]] = {}
     for slot in slots.slots.values():

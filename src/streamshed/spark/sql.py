@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from streamshed.network.expression import Field
 from streamshed.network.graph import (
     Aggregate,
     Box,
@@ -30,6 +31,9 @@ from streamshed.spark.slots import NumberAt, Slots, quoted, sql
 SPARK_TYPES = {"LONG": "BIGINT", "SHORT": "SMALLINT", "BYTE": "TINYINT"}
 CONTROL = "_streamshed_control"
 KEY = "_streamshed_key"
+FENCE = "spark_partition_id() AS _fence"
+"""Spark moves filters below the columns they read, and computes those again wherever a filter mentions them: JSON
+was parsed nine times for one drop by value. It moves nothing below a column that is not deterministic."""
 
 
 def spark_type(column: Column) -> str:
@@ -144,8 +148,8 @@ class Writer:
             passes = self.slots.passes_raw(name, parser.raw, self.number)
             rows = f"SELECT * FROM ({rows}) WHERE {passes} AND {self.marks.clause(raw_arc(name))}"
         carried = "" if self.carry is None else f", {self.carry}"
-        inner = f"SELECT {parser.inner}{carried} FROM ({rows})"
-        return f"SELECT {parser.outer}{carried} FROM ({inner})"
+        inner = f"SELECT {parser.inner}{carried}, {FENCE} FROM ({rows})"
+        return f"SELECT {parser.outer}{carried} FROM ({inner}) WHERE _fence >= 0"
 
     def wanted(self, name: str) -> str:
         """The rows that leave a node with several readers, without those that every one of them drops."""
@@ -167,7 +171,24 @@ class Writer:
         if self._behind_state(tail):
             # State has shuffled the rows; the numbers did not come along.
             rows = self._attached(rows)
+        field_name = self.slots.slots[on].field
+        if field_name is not None and self._is_computed(tail, field_name):
+            fenced = f"SELECT *, {FENCE} FROM ({rows})"
+            passes = f"_fence >= 0 AND {passes} AND {self.marks.clause(on)}"
+            return f"SELECT * EXCEPT (_fence) FROM ({fenced}) WHERE {passes}"
         return f"SELECT * FROM ({rows}) WHERE {passes} AND {self.marks.clause(on)}"
+
+    def _is_computed(self, name: str, column: str) -> bool:
+        """Whether a column of the rows that leave a node is computed on the way, and not just handed on."""
+        node = self.network.nodes[name]
+        if name in self.views or isinstance(node, Source | Join | Aggregate):
+            return False
+        if isinstance(node, Map):
+            expression = node.select[column]
+            return not isinstance(expression, Field) or self._is_computed(node.inputs[0], expression.name)
+        if isinstance(node, Udf) and node.adds.name == column:
+            return True
+        return isinstance(node, Box) and any(self._is_computed(above, column) for above in node.inputs)
 
     def _behind_state(self, name: str) -> bool:
         """Whether rows come out of a join or a window at a node, or above it."""
