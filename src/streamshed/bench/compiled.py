@@ -1,8 +1,8 @@
 """`bench compiled`: what a network costs with nothing to shed, against the same outputs written by hand.
 
 One output against a plain streaming query; five against a `foreachBatch` that persists what they share, which is
-how one writes that by hand. The same backlog, in turn, in one session; each pair gives a ratio of the time of all
-batches, and the median is told; also with the start of the queries, which for a network includes checking it.
+how one writes that by hand. All four stand in one session and take the same batches in turns; each turn gives a
+ratio of the batches' time, and the median is told.
 """
 
 from __future__ import annotations
@@ -14,43 +14,42 @@ import streamshed.bench.play as playing
 from streamshed.bench import networks
 from streamshed.bench.feeder import Rows
 from streamshed.bench.play import Say
-from streamshed.bench.standing import backlog
+from streamshed.bench.standing import Standing, in_turns, ratios, stock
 
-ROWS = 150_000
-BATCHES = 4
+ROWS = 300_000
+BATCHES = 3  # in a turn
+WARM_UP = 3  # turns of each that are not counted: the JVM compiles
 SEVERAL = 5
 
 
-def run(say: Say, pairs: int = 7) -> dict[str, Any]:
+def run(say: Say, pairs: int = 11) -> dict[str, Any]:
     spark = playing.session("bench compiled")
-    batches: dict[str, list[float]] = {"one": [], "several": []}
-    wall: dict[str, list[float]] = {"one": [], "several": []}
     with playing.Workplace() as place:
-        source = backlog(place, Rows(), ROWS, BATCHES)
-        for pair in range(-1, pairs):  # the first pair warms up
-            for name, outputs in (("one", 1), ("several", SEVERAL)):
-                took: dict[bool, networks.Took] = {}
-                for by_hand in (False, True) if pair % 2 else (True, False):
-                    if not by_hand:
-                        took[by_hand] = networks.compiled(spark, place, source, networks.fan_out(outputs))
-                    elif outputs == 1:
-                        took[by_hand] = networks.separate(spark, place, source, 1)
-                    else:
-                        took[by_hand] = networks.by_batch(spark, place, source, outputs)
-                if pair >= 0:
-                    batches[name].append(took[False].batches / took[True].batches)
-                    wall[name].append(took[False].wall / took[True].wall)
-            if pair >= 0:
-                say(f"pair {pair + 1} of {pairs}: {batches['one'][-1]:.3f}, {batches['several'][-1]:.3f}")
+        supply = stock(place, Rows(), ROWS)
+        network, network_of_several = networks.fan_out(1), networks.fan_out(SEVERAL)
+        queries = {
+            "network 1": Standing(place, lambda source: networks.standing(spark, place, source, network)),
+            "hand 1": Standing(place, lambda source: networks.plain(spark, place, source, 0)),
+            f"network {SEVERAL}": Standing(
+                place, lambda source: networks.standing(spark, place, source, network_of_several)
+            ),
+            f"hand {SEVERAL}": Standing(place, lambda source: networks.shared(spark, place, source, SEVERAL)),
+        }
+        took = in_turns(queries, supply, BATCHES, pairs, WARM_UP, say)
+    one = ratios(took["network 1"], took["hand 1"])
+    several = ratios(took[f"network {SEVERAL}"], took[f"hand {SEVERAL}"])
     return {
         "bench": "compiled",
-        "ratio_one_output": round(statistics.median(batches["one"]), 4),
-        f"ratio_{SEVERAL}_outputs": round(statistics.median(batches["several"]), 4),
-        "one_low_high": [round(x, 3) for x in (min(batches["one"]), max(batches["one"]))],
-        "several_low_high": [round(x, 3) for x in (min(batches["several"]), max(batches["several"]))],
-        "with_start_one_output": round(statistics.median(wall["one"]), 4),
-        f"with_start_{SEVERAL}_outputs": round(statistics.median(wall["several"]), 4),
+        "ratio_one_output": round(statistics.median(one), 4),
+        f"ratio_{SEVERAL}_outputs": round(statistics.median(several), 4),
+        "one_quartiles": _quartiles(one),
+        "several_quartiles": _quartiles(several),
         "pairs": pairs,
         "rows_per_batch": ROWS,
-        "batches": BATCHES,
+        "batch_s": {name: round(statistics.median(times) / BATCHES, 3) for name, times in took.items()},
     }
+
+
+def _quartiles(found: list[float]) -> list[float]:
+    low, _, high = statistics.quantiles(found, n=4)
+    return [round(low, 3), round(high, 3)]

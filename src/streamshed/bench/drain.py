@@ -15,7 +15,7 @@ from streamshed.bench import jobs
 from streamshed.bench.feeder import Rows
 from streamshed.bench.overhead import BATCH_SECONDS, BATCHES, WARM_UP
 from streamshed.bench.play import Say
-from streamshed.bench.standing import Standing, stock
+from streamshed.bench.standing import StandingJob, stock
 
 
 def run(say: Say, pairs: int = 9) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def run(say: Say, pairs: int = 9) -> dict[str, Any]:
         able = playing.capacity(spark, place, jobs.light, rows, say, seconds=BATCH_SECONDS)
         full = stock(place, rows, int(able * BATCH_SECONDS))
         empty = stock(place, rows, 10)
-        query = Standing(spark, place, jobs.light)
+        query = StandingJob(spark, place, jobs.light)
         kept: list[float] = []
         dropped: list[float] = []
         fixed: list[float] = []

@@ -90,30 +90,53 @@ def compiled(
     return time_taken
 
 
+def standing(spark: SparkSession, place: Workplace, source: Path, network: Network) -> StreamingQuery:
+    """A network without state, with nothing to shed: its one query."""
+    running = ss.run(
+        spark,
+        network,
+        sources={"lines": lines(spark, source)},
+        sinks={output.name: "noop" for output in network.outputs},
+        latency="1 hour",
+        checkpoint=str(place.fresh("state")),
+    )
+    (query,) = running.queries.values()
+    return query
+
+
+def plain(spark: SparkSession, place: Workplace, source: Path, number: int, **trigger: bool) -> StreamingQuery:
+    """By hand: a query for one output."""
+    made = branch(parsed(lines(spark, source)), number).writeStream.format("noop")
+    made = made.option("checkpointLocation", str(place.fresh("state")))
+    return (made.trigger(**trigger) if trigger else made).start()
+
+
+def shared(spark: SparkSession, place: Workplace, source: Path, outputs: int, **trigger: bool) -> StreamingQuery:
+    """By hand: `foreachBatch`, with what is shared persisted."""
+
+    def write(rows: DataFrame, _: int) -> None:
+        kept = parsed(rows).persist()
+        for number in range(outputs):
+            branch(kept, number).write.format("noop").mode("append").save()
+        kept.unpersist()
+
+    made = lines(spark, source).writeStream.foreachBatch(write)
+    made = made.option("checkpointLocation", str(place.fresh("state")))
+    return (made.trigger(**trigger) if trigger else made).start()
+
+
 def separate(spark: SparkSession, place: Workplace, source: Path, outputs: int) -> Took:
     """By hand: a query for every output, all at the same time."""
     begin = time.perf_counter()
-    queries = []
-    for number in range(outputs):
-        made = branch(parsed(lines(spark, source)), number).writeStream.format("noop")
-        made = made.option("checkpointLocation", str(place.fresh("state"))).trigger(availableNow=True)
-        queries.append(made.start())
+    queries = [plain(spark, place, source, number, availableNow=True) for number in range(outputs)]
     for query in queries:
         query.awaitTermination()
     return took(begin, queries)
 
 
 def by_batch(spark: SparkSession, place: Workplace, source: Path, outputs: int) -> Took:
-    """By hand: `foreachBatch`, with what is shared persisted."""
-
-    def write(rows: DataFrame, _: int) -> None:
-        shared = parsed(rows).persist()
-        for number in range(outputs):
-            branch(shared, number).write.format("noop").mode("append").save()
-        shared.unpersist()
-
+    """By hand: one query for all of them."""
     begin = time.perf_counter()
-    made = lines(spark, source).writeStream.foreachBatch(write)
-    query = made.option("checkpointLocation", str(place.fresh("state"))).trigger(availableNow=True).start()
+    query = shared(spark, place, source, outputs, availableNow=True)
     query.awaitTermination()
     return took(begin, [query])

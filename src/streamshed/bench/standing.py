@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import streamshed as ss
 from streamshed.bench import jobs
 from streamshed.bench.feeder import Rows, put
 from streamshed.bench.jobs import Job
-from streamshed.bench.play import Workplace
+from streamshed.bench.play import Say, Workplace
 
 FILES = 10  # in a batch
 
@@ -40,20 +42,12 @@ def backlog(place: Workplace, rows: Rows, per_batch: int, batches: int) -> Path:
 class Standing:
     """A query that waits for its next turn."""
 
-    def __init__(self, spark: SparkSession, place: Workplace, job: Job, *, attached: bool = True) -> None:
+    def __init__(self, place: Workplace, start: Callable[[Path], StreamingQuery]) -> None:
+        """`start` starts it on a folder, FILES files a batch."""
         self._source = place.fresh("standing-in")
         self._turn = 0
         self._seen = -1
-        lines: DataFrame = jobs.read(spark, self._source, FILES)
-        if attached:
-            lines = ss.shed(lines, latency=3600, arrived="arrived")
-            self._shedder = ss.shedder(lines)
-        self._query = jobs.start(job(lines), place.fresh("standing-state"))
-
-    def keep(self, share: float) -> None:
-        """From the next turn on, keep this share."""
-        self._shedder.pin(share)
-        time.sleep(0.2)  # a plan holds for batches that start a moment later
+        self._query = start(self._source)
 
     def take(self, stock: Path, batches: int) -> float:
         """Seconds that so many batches of the stock take."""
@@ -76,3 +70,42 @@ class Standing:
 
     def stop(self) -> None:
         self._query.stop()
+
+
+class StandingJob(Standing):
+    """A job with `shed` attached, or without."""
+
+    def __init__(self, spark: SparkSession, place: Workplace, job: Job, *, attached: bool = True) -> None:
+        def start(source: Path) -> StreamingQuery:
+            lines: DataFrame = jobs.read(spark, source, FILES)
+            if attached:
+                lines = ss.shed(lines, latency=3600, arrived="arrived")
+                self._shedder = ss.shedder(lines)
+            return jobs.start(job(lines), place.fresh("standing-state"))
+
+        super().__init__(place, start)
+
+    def keep(self, share: float) -> None:
+        """From the next turn on, keep this share."""
+        self._shedder.pin(share)
+        time.sleep(0.2)  # a plan holds for batches that start a moment later
+
+
+def in_turns(
+    queries: Mapping[str, Standing], stock: Path, batches: int, turns: int, warm_up: int, say: Say
+) -> dict[str, list[float]]:
+    """Seconds that each query took in each turn; the order is turned round each time."""
+    took: dict[str, list[float]] = {name: [] for name in queries}
+    names = list(queries)
+    for turn in range(-warm_up, turns):
+        for name in names if turn % 2 else reversed(names):
+            took[name].append(queries[name].take(stock, batches))
+        say(f"turn {turn + 1} of {turns}: " + ", ".join(f"{name} {took[name][-1]:.2f} s" for name in names))
+    for query in queries.values():
+        query.stop()
+    return {name: times[warm_up:] for name, times in took.items()}
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Of each turn, ours to theirs."""
+    return [a / b for a, b in zip(ours, theirs, strict=True)]
