@@ -21,7 +21,9 @@ from streamshed.records import Drop
 
 def fan_out(outputs: int) -> Network:
     """One source of JSON, one shared step, and so many outputs of a filter and a map each."""
-    builder = Builder("fan-out").source("lines", jobs.SCHEMA, parse="json", rate=10_000, values={"v": (0, 100)})
+    builder = Builder(f"fan-out-{outputs}").source(
+        "lines", jobs.SCHEMA, parse="json", rate=10_000, values={"v": (0, 100)}
+    )
     builder.map("shared", "lines", {"id": "id", "user": "user", "v": "v", "load": "v * work"})
     for number in range(outputs):
         builder.filter(f"f{number}", "shared", f"v > {low(number)} AND v < {low(number) + 40}", selectivity=0.4)
