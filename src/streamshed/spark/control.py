@@ -212,12 +212,15 @@ class HistoryFile(Generic[SpanT, HistoryT]):
     ) -> None:
         self._store = store
         self._file = f"{name}.control.json"
+        self._decode = decode
         self._now = now
         self._guard = 0.03
         self._cells: list[Any] = []
         self._written = b""
         self._next_look = 0.0
         self.path = store.path(self._file)
+        self.shown: HistoryT
+        """What the row says: the history, unless somebody else changed the file."""
         try:
             self.history = decode(store.read(self._file) or b"")
             self._write(self.history)
@@ -276,6 +279,7 @@ class HistoryFile(Generic[SpanT, HistoryT]):
         if found == self._written:
             return True
         self._written = found
+        self.shown = self._decode(found)
         self._show(found)
         return False
 
@@ -283,6 +287,7 @@ class HistoryFile(Generic[SpanT, HistoryT]):
         data = history.encode()
         self._store.write(self._file, data)
         self._written = data
+        self.shown = history
         self._show(data)
 
     def _show(self, data: bytes) -> None:

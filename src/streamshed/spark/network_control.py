@@ -1,8 +1,8 @@
-"""The plans of a network as numbers, in one small file: `control` for networks.
+"""The plans of a network as numbers, in one row of text: `control` for networks.
 
 The same rule as for a shed stream: a batch takes the last plan whose span holds the batch's own time, so that
 all drops of a batch agree, a batch that runs again drops the same rows, and what nobody renews ends by itself.
-Queries with state read the file in their own plan; fused ones are given the numbers when a batch is built.
+Queries with state read the row in their own plan; fused ones are given the numbers when a batch is built.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.errors import InvalidArgument
-from streamshed.spark.control import Store
+from streamshed.spark.control import HistoryFile, Store
 from streamshed.spark.slots import Numbers
 from streamshed.spark.sql import CONTROL, KEY
 
 _KEPT = 64
-_DIGITS = 25  # of a number, with its comma; a double has at most 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class PlanHistory:
     >>> history = PlanHistory().add(PlanSpan(1000, 9000, 1, 0.5, (None, 0.5)))
     >>> history.at(500).version, history.at(1500).numbers, history.at(9500).version
     (0, (None, 0.5), 0)
-    >>> PlanHistory.decode(history.encode(4096)) == history
+    >>> PlanHistory.decode(history.encode(), 2) == history
     True
     """
 
@@ -62,47 +60,37 @@ class PlanHistory:
         earlier = tuple(s for s in self.spans if s.start < span.start)
         return PlanHistory((*earlier, span)[-_KEPT:])
 
-    def encode(self, length: int) -> bytes:
+    def merge(self, other: PlanHistory) -> PlanHistory:
+        """Both histories in one; they are parts of the same one, saved at different times."""
+        by_start = {span.start: span for span in (*self.spans, *other.spans)}
+        return PlanHistory(tuple(by_start[start] for start in sorted(by_start))[-_KEPT:])
+
+    def encode(self) -> bytes:
         plans = [[s.start, s.until, s.version, s.share, *s.numbers] for s in self.spans]
-        return json.dumps({"streamshed": 1, "plans": plans}, separators=(",", ":")).ljust(length).encode()
+        return json.dumps({"streamshed": 1, "plans": plans}, separators=(",", ":")).encode()
 
     @staticmethod
-    def decode(data: bytes) -> PlanHistory:
-        """Read a control file; a broken one is an empty history, as it is for Spark."""
+    def decode(data: bytes, size: int) -> PlanHistory:
+        """Read a control file; a broken one is an empty history, as it is for Spark.
+
+        Plans of another size are another network's, or of an earlier shape of this one, and mean nothing.
+        """
         try:
             rows = json.loads(data.decode())["plans"]
-            return PlanHistory(
-                tuple(PlanSpan(int(a), int(b), int(v), float(s), tuple(n)) for a, b, v, s, *n in rows)
-            )
+            spans = tuple(PlanSpan(int(a), int(b), int(v), float(s), tuple(n)) for a, b, v, s, *n in rows)
+            return PlanHistory(tuple(span for span in spans if len(span.numbers) in (0, size)))
         except (ValueError, KeyError, TypeError):
             return PlanHistory()
 
 
-class NetworkControl:
-    """The history of a network's plans, and the file that running queries read it from."""
-
-    FILE = "control.json"
+class NetworkControl(HistoryFile[PlanSpan, PlanHistory]):
+    """The plans of one network."""
 
     def __init__(self, store: Store, size: int, now: Callable[[], float] = time.time) -> None:
-        self._store = store
+        """`size`: how many numbers a plan of this network has."""
         self._size = size
-        self._now = now
-        self._guard = 0.03
         self._lock = threading.Lock()
-        # Always of one length: Spark remembers a file's length from when the query was built.
-        self._length = 64 + _KEPT * (4 + size) * _DIGITS
-        self.path = store.path(self.FILE)
-        try:
-            history = PlanHistory.decode(store.read(self.FILE) or b"")
-            # Another network's plans, or those of an earlier shape of this one, mean nothing here.
-            self.history = PlanHistory(tuple(s for s in history.spans if len(s.numbers) in (0, size)))
-            store.write(self.FILE, self.history.encode(self._length))
-        except Exception as error:
-            raise InvalidArgument(
-                "the control file cannot be written",
-                got=f"{self.path}: {error}",
-                hint="give checkpoint= a folder that this user may write to and every executor can read",
-            ) from error
+        super().__init__(store, "network", lambda data: PlanHistory.decode(data, size), now)
 
     @property
     def version(self) -> int:
@@ -111,20 +99,12 @@ class NetworkControl:
     def publish(self, numbers: Numbers, share: float, lease: float) -> PlanSpan:
         """Put a plan in force for batches from now on, for at most `lease` seconds."""
         with self._lock:
-            while True:
-                asked = self._now()
-                last = self.history.spans[-1].start + 1 if self.history.spans else 0
-                start = max(int((asked + self._guard) * 1000), last)
-                span = PlanSpan(start, start + int(lease * 1000), self.version + 1, share, numbers)
-                history = self.history.add(span)
-                self._store.write(self.FILE, history.encode(self._length))
-                self.history = history
-                took = self._now() - asked
-                if self._now() * 1000 < start or took > 5.0:
-                    self._guard = min(2.0, max(0.02, 0.9 * self._guard, 3.0 * took))
-                    return span
-                # Too slow: a batch may have been planned in between. Start it again, later.
-                self._guard = min(4.0, 3.0 * took)
+            version = self.version + 1
+            return self.put(
+                lambda start: PlanSpan(start, start + int(lease * 1000), version, share, numbers),
+                # The file is beside the checkpoints already.
+                also=lambda history: None,
+            )
 
     def relation(self, spark: SparkSession) -> DataFrame:
         """The numbers for the current batch, in the column CONTROL; no row if nothing is dropped.
@@ -135,9 +115,7 @@ class NetworkControl:
         now = F.unix_millis(F.current_timestamp())
         valid = F.filter("plans", lambda p: F.get(p, F.lit(0)) <= now)
         return (
-            spark.read.option("ignoreMissingFiles", "true")
-            .option("ignoreCorruptFiles", "true")
-            .text(self.path, wholetext=True)
+            self.text(spark)
             .select(F.from_json("value", "plans array<array<double>>").getField("plans").alias("plans"))
             .select(F.try_element_at(valid, F.lit(-1)).alias("plan"))
             .where((now < F.get("plan", F.lit(1))) & (F.size("plan") == 4 + self._size))

@@ -102,7 +102,7 @@ class _Probe:
         self._query.runtime.ended(self._query)
 
     def span_at(self, batch_time: int) -> Span:
-        span = self._query.control.history.at(batch_time)
+        span = self._query.control.shown.at(batch_time)
         return Span(span.start, span.until, span.share, span.version)
 
     def finished(self, query: QueryWatch, sample: Sample) -> None:
@@ -279,7 +279,7 @@ class FusedQuery(NetworkQuery):
         batch = None if self._execution is None else self._execution.lastExecution()
         span = PlanSpan(0, 0, 0, 1.0, ())
         if batch is not None:
-            span = self.control.history.at(int(batch.offsetSeqMetadata().batchTimestampMs()))
+            span = self.control.shown.at(int(batch.offsetSeqMetadata().batchTimestampMs()))
         stages: list[tuple[str, str, DataFrame]] = []
         kept: list[Any] = []
         several = len(self.layout.sources) > 1
@@ -398,7 +398,7 @@ class FusedQuery(NetworkQuery):
 
 
 class StatefulQuery(NetworkQuery):
-    """One output below joins or windows. The drops are part of its plan, and read the control file there."""
+    """One output below joins or windows. The drops are part of its plan, and read the control row there."""
 
     def stream(self) -> DataFrame:
         token = f"streamshed_{next(_view_numbers)}"

@@ -359,6 +359,13 @@ class RunningNetwork:
             totals = self._totals[query.name]
             if sample.batch <= totals.last_batch:
                 return
+            if not self._control.follow():
+                log.warning(
+                    "%s: the control file was changed or removed by somebody else; what it says now holds, "
+                    "and rows are kept if it says nothing: %s",
+                    self.network.name,
+                    self._control.path,
+                )
             totals.add(sample, query, self.latency, self._measured())
             self._store.write(f"{query.name}.json", json.dumps(totals.__dict__).encode())
             if sum(sample.arrived.values()):
