@@ -3,6 +3,8 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 READY  := $(VENV)/.ready
+# One worker has the Spark session and everything on it, the other the rest.
+BESIDE := -n 2 --dist loadgroup
 
 .PHONY: demo test test-all check unit bench setup java clean help
 
@@ -15,10 +17,10 @@ demo: setup      ## a burst at three times this machine's capacity, with and wit
 test: check unit ## all checks and all tests
 
 unit: setup      ## the tests alone
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest $(BESIDE)
 
 test-all: check setup  ## the same with a hundred generated networks on Spark instead of a dozen
-	STREAMSHED_NETWORKS=100 $(PYTHON) -m pytest
+	STREAMSHED_NETWORKS=100 $(PYTHON) -m pytest $(BESIDE)
 
 check: $(READY)  ## lint, types, import layers
 	$(VENV)/bin/ruff check src tests examples

@@ -18,6 +18,14 @@ settings.load_profile("streamshed")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, one has all that needs the session, and Sparks of their own start one at a time."""
+    for item in items:
+        for group in ("spark", "cluster"):
+            if item.get_closest_marker(group) is not None or group in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     from streamshed.spark.session import local_session
