@@ -25,7 +25,7 @@ def test_plan_as_json_has_the_documented_shape(run):
     result = run("plan", EXAMPLE, "--policy", "lsrm-semantic", "--json")
     assert result.exit_code == 0
     plan = json.loads(result.stdout)
-    assert list(plan) == ["policy", "load", "limit", "rows", "chosen"]
+    assert list(plan) == ["policy", "load", "limit", "rows", "chosen", "remaining"]
     assert plan["policy"] == "lsrm-semantic"
     assert plan["load"] > plan["limit"] == 1.8
     row = plan["rows"][plan["chosen"]]
@@ -34,11 +34,27 @@ def test_plan_as_json_has_the_documented_shape(run):
     assert all(list(drop) == ["at", "keep", "where"] for drop in row["drops"])
     saved = 30000 * row["savings"]["vitals"] + 12000 * row["savings"]["field"]
     assert plan["load"] - saved <= plan["limit"]
+    assert plan["remaining"] == 0
+
+
+@pytest.mark.parametrize("policy", ["lsrm-random", "lsrm-semantic", "optimal", "input-uniform"])
+def test_plan_says_how_much_remains_when_dropping_all_is_not_enough(run, policy):
+    # A sixteenth of the rows is protected: at thirty times the rates that alone is too much.
+    arguments = ["plan", EXAMPLE, "--policy", policy, "--rates", "vitals=900000,field=360000"]
+    plan = json.loads(run(*arguments, "--json").stdout)
+    row = plan["rows"][plan["chosen"]]
+    saved = 900000 * row["savings"]["vitals"] + 360000 * row["savings"]["field"]
+    assert plan["remaining"] == pytest.approx(plan["load"] - saved - plan["limit"])
+    # Protected rows cost what any row costs; by their values, every one of them is an alarm and meets all boxes.
+    protected = 1260000 / 16 * (4 + 8 + 10 + 40 + 25) * 1e-6 if policy == "lsrm-semantic" else plan["load"] / 16
+    assert plan["remaining"] == pytest.approx(protected - plan["limit"])
+    assert f"{plan['remaining']:.3g} too much remains" in " ".join(run(*arguments).stdout.split())
 
 
 def test_plan_without_overload_chooses_nothing(run):
     plan = json.loads(run("plan", EXAMPLE, "--rates", "vitals=100,field=50", "--json").stdout)
     assert plan["chosen"] is None
+    assert plan["remaining"] == 0
     assert plan["rows"]
 
 

@@ -102,6 +102,7 @@ class Decision:
             "limit": self.limit,
             "rows": [row.as_json() for row in self.rows],
             "chosen": self.chosen,
+            "remaining": self.remaining,
         }
 
 

@@ -224,7 +224,7 @@ class Simulation:
         wrong = []
         for name, index in self.layout.box.items():
             entered = sum(int(passed[self.layout.arc[each]]) for each in network.arcs_into(name))
-            if entered != state.served[index] + state.queue[index, kernel.WAITING]:
+            if entered != state.served[index] + state.queue[index]["waiting"]:
                 wrong.append(f"{name}: entered {entered}")
             if self._wiring.kind[index] != kernel.SINK:
                 left = int(state.served[index] - state.filtered[index])
@@ -279,7 +279,7 @@ class Simulation:
         return found
 
     def _queued(self) -> dict[str, int]:
-        arcs = self._state.entry[kernel.entries(self._state), kernel.ARC]
+        arcs = self._state.entry[kernel.entries(self._state)]["arc"]
         counts = np.bincount(arcs, minlength=len(self.layout.arc))
         return {name: int(counts[index]) for name, index in self.layout.arc.items()}
 
@@ -302,16 +302,16 @@ class Simulation:
         first: Mapping[str, int] = {}
         if fresh:
             waiting = kernel.entries(state)
-            positions = state.entry[waiting, kernel.ROW]
+            positions = state.entry["row"][waiting]
             moved, first = self._pool.refill(np.unique(positions), fresh)
-            state.entry[waiting, kernel.ROW] = moved[positions]
+            state.entry["row"][waiting] = moved[positions]
         feed = self._feed(fresh, times, first)
         drops = self._in_force()
         if self._changed:
             kernel.thin(self._wiring, drops, self._pool.view, state)
             self._changed = False
         state.at[kernel.FED] = 0
-        sunk: list[tuple[Places, Places]] = []
+        sunk: list[kernel.Records] = []
         reason = -1
         while reason != kernel.DONE:
             reason = kernel.run(end, self._wiring, drops, self._pool.view, feed, self._state)
@@ -319,7 +319,7 @@ class Simulation:
                 self._state = _grown(self._state)
             self._note_deliveries()
             count = self._state.at[kernel.SUNK]
-            sunk.append((self._state.sunk_arc[:count].copy(), self._state.sunk_row[:count].copy()))
+            sunk.append(self._state.sunk[:count].copy())
             self._state.at[kernel.SUNK] = 0
         if self._boxes:
             self._absorb(sunk)
@@ -368,14 +368,11 @@ class Simulation:
         count = int(state.at[kernel.DELIVERED])
         if not count:
             return
-        latency = np.empty(count)
+        deliveries, latency = state.delivered[:count], np.empty(count)
         kernel.tally(
-            count,
-            state.delivered_output,
-            state.delivered_row,
-            state.delivered_at,
+            deliveries,
             pool.arrived,
-            pool.view.klass,
+            pool.view.card,
             pool.worth_line,
             pool.worth,
             self.scenario.interval,
@@ -384,24 +381,24 @@ class Simulation:
             latency,
             self._recent,
         )
-        self._latencies.append((state.delivered_output[:count].copy(), latency))
+        self._latencies.append((deliveries["output"].copy(), latency))
         state.at[kernel.DELIVERED] = 0
 
     # ── boxes with state ─────────────────────────────────────────────────────────────────────────
 
-    def _absorb(self, sunk: Sequence[tuple[Places, Places]]) -> None:
+    def _absorb(self, sunk: Sequence[kernel.Records]) -> None:
         """Hand the rows that were served at boxes with state over to them; results come by `_results`."""
-        arcs, rows = (np.concatenate([part[i] for part in sunk]) for i in (0, 1))
+        entries = np.concatenate(sunk)
         for name in self._boxes:
             sides = []
             for each in self.scenario.network.arcs_into(name):
-                positions = rows[arcs == self.layout.arc[each]]
+                positions = entries["row"][entries["arc"] == self.layout.arc[each]]
                 sides.append(joined([part for _, part in self._pool.rows_at(positions)]))
             self._served[name] = sides
 
     def _horizon(self) -> float:
         """No row that arrived before this is still under way."""
-        positions = self._state.entry[kernel.entries(self._state), kernel.ROW]
+        positions = self._state.entry[kernel.entries(self._state)]["row"]
         oldest = float(self._pool.arrived[positions].min()) if len(positions) else np.inf
         return min(oldest, self.now)
 
@@ -444,26 +441,18 @@ def _new_state(layout: Layout) -> kernel.State:
     boxes, arcs, classes = layout.slots, len(layout.arc), len(layout.classes)
     at = np.zeros(8, np.int64)
     at[kernel.VISITED] = boxes
-    queue = np.zeros((boxes + 1, 4), np.uint32)
-    queue[:boxes, kernel.BEGIN] = np.arange(boxes) * _QUEUE
-    queue[:boxes, kernel.MASK] = _QUEUE - 1
+    queue = np.zeros(boxes + 1, kernel.QUEUE)
+    queue["begin"][:boxes] = np.arange(boxes) * _QUEUE
+    queue["mask"][:boxes] = _QUEUE - 1
     fan_out = max((len(names) for names in layout.network.consumers.values()), default=1)
-    deliveries = _DELIVERIES + fan_out
-
-    def places(*shape: int) -> kernel.Places:
-        return np.zeros(shape, np.uint32)
-
     return kernel.State(
         clock=np.zeros(6),
         at=at,
         queue=queue,
-        ring=places(1 << boxes.bit_length()),
-        entry=places(boxes * _QUEUE, 2),
-        delivered_output=places(deliveries),
-        delivered_row=places(deliveries),
-        delivered_at=np.zeros(deliveries),
-        sunk_arc=places(_DELIVERIES),
-        sunk_row=places(_DELIVERIES),
+        ring=np.zeros(1 << boxes.bit_length(), np.uint32),
+        entry=np.zeros(boxes * _QUEUE, kernel.ENTRY),
+        delivered=np.zeros(_DELIVERIES + fan_out, kernel.DELIVERY),
+        sunk=np.zeros(_DELIVERIES, kernel.ENTRY),
         served=np.zeros(boxes, np.int64),
         filtered=np.zeros(boxes, np.int64),
         offered=np.zeros((classes, arcs), np.int64),
@@ -477,11 +466,11 @@ def _grown(state: kernel.State) -> kernel.State:
     A row that leaves a split point can fill several queues at once.
     """
     parts, end = [state.entry], len(state.entry)
-    for queue in state.queue:
-        begin, mask, head, waiting = (int(value) for value in queue)
+    for box, queue in enumerate(state.queue):
+        begin, mask, head, waiting = queue.tolist()
         if waiting > mask:
             order = begin + ((head + np.arange(waiting)) & mask)
-            parts += [state.entry[order], np.zeros((waiting, 2), np.uint32)]
-            queue[:] = end, 2 * waiting - 1, 0, waiting
+            parts += [state.entry[order], np.zeros(waiting, kernel.ENTRY)]
+            state.queue[box] = end, 2 * waiting - 1, 0, waiting
             end += 2 * waiting
     return state._replace(entry=np.concatenate(parts))

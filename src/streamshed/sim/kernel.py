@@ -14,12 +14,12 @@ fraction always keeps a subset, and two policies on the same seed see the same c
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamshed.jit import compiled
+from streamshed.jit import compiled, inlined
 
 Ints = NDArray[np.int64]
 Places = NDArray[np.uint32]
@@ -35,6 +35,7 @@ TEST, SHIFT, SINK = range(3)
 _CROWDED = 32
 """More arrivals than this in one bucket are left to a sort."""
 _ONE, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64((1 << 32) - 1)
+_WORD, _IN_WORD = np.uint32(6), np.uint32(63)
 
 DONE, GROW, FLUSH = range(3)
 """Why the kernel returned: the time is over; one or more queues are full; an output buffer is full."""
@@ -48,15 +49,26 @@ RING_FIRST, RING_COUNT, VISITED, SERVING, FED, INSIDE, DELIVERED, SUNK = range(8
 whether its first row is in service; next arrival to admit; rows in the system; fill of the two output
 buffers."""
 
+TRUE = 32
+"""The bit of a row's card that is always set; the class is below it, the answers above."""
+
 NOWHERE = (1 << 32) - 1
 """For a place without arcs, and after the last of them."""
 
-BEGIN, MASK, HEAD, WAITING = range(4)
-"""Places in a line of `State.queue`: the queue is the circle of `MASK + 1` entries from `BEGIN` on, its
-first row the `HEAD`-th."""
+QUEUE = np.dtype([(name, np.uint32) for name in ("begin", "mask", "head", "waiting")])
+"""A queue is the circle of `mask + 1` entries from `begin` on, its first row the `head`-th."""
 
-ROW, ARC = range(2)
-"""Places in a line of `State.entry`: a row that waits, and the arc it came along."""
+ENTRY = np.dtype([("row", np.uint32), ("arc", np.uint32)])
+"""A row that waits, and the arc it came along."""
+
+LINK = np.dtype([(name, np.uint32) for name in ("arc", "to", "then")])
+"""An arc, where it leads, and the next link of its chain."""
+
+DELIVERY = np.dtype([("time", np.float64), ("row", np.uint32), ("output", np.uint32)])
+
+Records = NDArray[Any]
+"""Of one of these types. A field's place in a record is known when the loop is compiled; in a line of a table it
+would have to be reckoned at every access."""
 
 
 class Wiring(NamedTuple):
@@ -65,8 +77,8 @@ class Wiring(NamedTuple):
     kind: Places
     cost: Floats
     """Seconds a row takes at the box, at this node's speed."""
-    out: Places
-    """[link, (arc, where it leads, next link)]: the arcs out of place `p` (boxes, then sources) are the chain of
+    out: Records
+    """[link]: the arcs out of place `p` (boxes, then sources) are the chain of
     links from `p` on; `NOWHERE` ends it. Most places have one arc, found at once."""
     fan_out: int
     """Most arcs that leave one place."""
@@ -83,8 +95,8 @@ class Drops(NamedTuple):
     of_arc_from: Ints
     keep: Floats
     salt: Hashes
-    match: Ints
-    """[class, drop]: the column of `Pool.bits` that says whether the row matches; -1: every row does."""
+    match: Places
+    """[class, drop]: the bit of `Pool.card` that says whether the row matches."""
     cost: float
     """Seconds for one row to be looked at."""
 
@@ -92,12 +104,12 @@ class Drops(NamedTuple):
 class Pool(NamedTuple):
     """All rows that are alive or arriving."""
 
-    klass: Places
     uid: Hashes
-    bits: Bits
-    """[row, column]: a row's answers side by side, since they are asked for one after the other."""
-    column: Places
-    """[class, box]: the column of a filter's answers; other boxes have column 0, which is always true."""
+    card: Hashes
+    """[word, row]: a row's class in the lower half of the first word, then one bit for each question that may be
+    asked about it: nearly always a single word tells all that the loop must know of a row."""
+    bit: Places
+    """[box]: where a filter finds its answer; other boxes have `TRUE`."""
     shift: Places
     """[class, box]: how far a map moves the row."""
 
@@ -116,17 +128,14 @@ class State(NamedTuple):
 
     clock: Floats
     at: Ints
-    queue: Places
-    """[box, place], and one more line for no box: nothing ever waits there."""
+    queue: Records
+    """[box], and one more for no box: nothing ever waits there."""
     ring: Places
     """Boxes with work, in the order of their turns: a circle of 2^n."""
-    entry: Places
-    """[entry, place]"""
-    delivered_output: Places
-    delivered_row: Places
-    delivered_at: Floats
-    sunk_arc: Places
-    sunk_row: Places
+    entry: Records
+    delivered: Records
+    sunk: Records
+    """Entries of the rows that boxes with state took in."""
     served: Ints
     """[box]"""
     filtered: Ints
@@ -147,6 +156,12 @@ def unit(seed: np.uint64, uid: np.uint64, salt: np.uint64) -> float:
     return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
+@inlined
+def says(card: Hashes, row: np.uint64, bit: np.uint32) -> bool:
+    """What a row's card has at a bit."""
+    return bool((card[bit >> _WORD, row] >> np.uint64(bit & _IN_WORD)) & _ONE)
+
+
 @compiled
 def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state: State) -> int:
     """Advance to `end`; a row in service then is finished, so the clock may stand slightly later.
@@ -156,21 +171,16 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
     because Numba counts references to each array of a tuple that is passed to another function; a loop
     with functions for its parts was 16 times slower.
     """
-    queue, ring, waiting_rows = state.queue, state.ring, state.entry
+    queue, ring, waiting_rows, deliveries = state.queue, state.ring, state.entry, state.delivered
     served, filtered, offered, shed = state.served, state.filtered, state.offered, state.shed
-    delivered_output, delivered_row, delivered_at = (
-        state.delivered_output,
-        state.delivered_row,
-        state.delivered_at,
-    )
     kind, cost, out = wiring.kind, wiring.cost, wiring.out
     plain = bool(np.all(kind == TEST))
     direct = plain and not wiring.exponential and len(drops.keep) == 0
-    klass, uid, bits, column, shift = pool.klass, pool.uid, pool.bits, pool.column, pool.shift
+    uid, card, bit, shift = pool.uid, pool.card, pool.bit, pool.shift
     feed_time, feed_what = feed.time, feed.what
     drops_from, match, keep, salt = drops.of_arc_from, drops.match, drops.keep, drops.salt
-    delivered_limit = np.uint64(len(delivered_row) - wiring.fan_out)
-    sunk_limit = np.uint64(len(state.sunk_row))
+    delivered_limit = np.uint64(len(deliveries) - wiring.fan_out)
+    sunk_limit = np.uint64(len(state.sunk))
     seed, slice, exponential, shedding = wiring.seed, wiring.slice, wiring.exponential, len(drops.keep) > 0
     boxes, around, nowhere = np.uint64(len(queue) - 1), np.uint64(len(ring) - 1), np.uint64(NOWHERE)
 
@@ -201,7 +211,7 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                     break
                 # Go on with the current slice, or turn to the next box in the ring, or wait for work. Who is
                 # next cannot be foreseen by the processor: it is reckoned, not branched on.
-                stays = queue[visited, WAITING] != 0
+                stays = queue[visited].waiting != 0
                 if stays and budget <= 0.0:
                     ring[(first + active) & around] = visited
                     active += _ONE
@@ -217,8 +227,8 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                 active -= turns
                 seconds = cost[visited]
                 if exponential:
-                    at_head = np.uint64(queue[visited, BEGIN]) + np.uint64(queue[visited, HEAD])
-                    u = unit(seed, uid[waiting_rows[at_head, ROW]], np.uint64(2) * visited + _ONE)
+                    at_head = np.uint64(queue[visited].begin) + np.uint64(queue[visited].head)
+                    u = unit(seed, uid[waiting_rows[at_head].row], np.uint64(2) * visited + _ONE)
                     seconds *= -np.log1p(-u)
                 seconds += debt
                 debt = 0.0
@@ -233,39 +243,38 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
             area += inside * (now - seen)
             seen = now
             place = visited
-            position = np.uint64(queue[place, HEAD])
-            entry = np.uint64(queue[place, BEGIN]) + position
-            queue[place, HEAD] = (position + _ONE) & np.uint64(queue[place, MASK])
-            queue[place, WAITING] -= np.uint32(1)
+            position = np.uint64(queue[place].head)
+            entry = np.uint64(queue[place].begin) + position
+            queue[place].head = (position + _ONE) & np.uint64(queue[place].mask)
+            queue[place].waiting -= np.uint32(1)
             inside -= 1.0
             served[place] += 1
-            row = np.uint64(waiting_rows[entry, ROW])
+            row = np.uint64(waiting_rows[entry].row)
             if not plain and kind[place] != TEST:
                 if kind[place] == SINK:
-                    state.sunk_arc[sunk] = waiting_rows[entry, ARC]
-                    state.sunk_row[sunk] = row
+                    state.sunk[sunk] = waiting_rows[entry]
                     sunk += _ONE
                     if sunk == sunk_limit:
                         reason = FLUSH
                     continue
-                row += np.uint64(shift[klass[row], place])
-            elif not bits[row, column[klass[row], place]]:
+                row += np.uint64(shift[card[0, row] & _LOW, place])
+            elif not says(card, row, bit[place]):
                 filtered[place] += 1
                 continue
 
-        group = np.uint64(klass[row])
+        group = card[0, row] & _LOW
         if inside == 0.0 and direct and sent == now and debt == 0.0:
             # The only row there is goes from box to box without waiting, until it comes to a split or an output,
             # is filtered, or another arrives: the same as through queue and ring, and a third of all services.
             passes = True
             while passes:
-                to = np.uint64(out[place, 1])
-                if to >= boxes or out[place, 2] != NOWHERE:
+                to = np.uint64(out[place].to)
+                if to >= boxes or out[place].then != NOWHERE:
                     break
                 seconds = cost[to]
                 if now >= end or next_arrival <= now + seconds:
                     break
-                offered[group, out[place, 0]] += 1
+                offered[group, out[place].arc] += 1
                 served[to] += 1
                 now += seconds
                 busy += seconds
@@ -273,42 +282,41 @@ def run(end: float, wiring: Wiring, drops: Drops, pool: Pool, feed: Feed, state:
                 area += now - seen
                 seen = sent = now
                 visited = place = to
-                passes = bits[row, column[group, to]]
+                passes = says(card, row, bit[to])
             if not passes:
                 filtered[place] += 1
                 continue
 
         # Put the row on every arc that leaves the place: through the drops, into a queue or out.
-        link = place if out[place, 0] != NOWHERE else nowhere
+        link = place if out[place].arc != NOWHERE else nowhere
         while link != nowhere:
-            arc, to = np.uint64(out[link, 0]), np.uint64(out[link, 1])
-            link = np.uint64(out[link, 2])
+            arc, to = np.uint64(out[link].arc), np.uint64(out[link].to)
+            link = np.uint64(out[link].then)
             offered[group, arc] += 1
             if shedding:
                 dropped = False
                 for drop in range(drops_from[arc], drops_from[arc + _ONE]):
                     debt += drops.cost
-                    test = match[group, drop]
-                    if (test < 0 or bits[row, test]) and unit(seed, uid[row], salt[drop]) >= keep[drop]:
+                    if says(card, row, match[group, drop]) and unit(seed, uid[row], salt[drop]) >= keep[drop]:
                         dropped = True
                         break
                 if dropped:
                     shed[group, arc] += 1
                     continue
             if to >= boxes:
-                delivered_output[delivered] = to - boxes
-                delivered_row[delivered] = row
-                delivered_at[delivered] = sent
+                deliveries[delivered].time = sent
+                deliveries[delivered].row = row
+                deliveries[delivered].output = to - boxes
                 delivered += _ONE
                 if delivered > delivered_limit and reason == DONE:
                     reason = FLUSH
                 continue
-            before = np.uint64(queue[to, WAITING])
-            mask = np.uint64(queue[to, MASK])
-            entry = np.uint64(queue[to, BEGIN]) + ((np.uint64(queue[to, HEAD]) + before) & mask)
-            waiting_rows[entry, ROW] = row
-            waiting_rows[entry, ARC] = arc
-            queue[to, WAITING] = before + _ONE
+            before = np.uint64(queue[to].waiting)
+            mask = np.uint64(queue[to].mask)
+            entry = np.uint64(queue[to].begin) + ((np.uint64(queue[to].head) + before) & mask)
+            waiting_rows[entry].row = row
+            waiting_rows[entry].arc = arc
+            queue[to].waiting = before + _ONE
             inside += 1.0
             if before == mask:
                 reason = GROW
@@ -330,30 +338,30 @@ def thin(wiring: Wiring, drops: Drops, pool: Pool, state: State) -> None:
     clock[AREA] += at[INSIDE] * (clock[CLOCK] - clock[SEEN])
     clock[SEEN] = clock[CLOCK]
     for box in range(len(state.queue)):
-        begin, mask = np.int64(state.queue[box, BEGIN]), np.int64(state.queue[box, MASK])
-        head, kept = np.int64(state.queue[box, HEAD]), 0
-        for i in range(np.int64(state.queue[box, WAITING])):
+        begin, mask = np.int64(state.queue[box].begin), np.int64(state.queue[box].mask)
+        head, kept = np.int64(state.queue[box].head), 0
+        for i in range(np.int64(state.queue[box].waiting)):
             entry = begin + ((head + i) & mask)
-            row, arc = state.entry[entry, ROW], np.int64(state.entry[entry, ARC])
+            row, arc = state.entry[entry].row, np.int64(state.entry[entry].arc)
+            group = pool.card[0, row] & _LOW
             dropped = False
             for drop in range(drops.of_arc_from[arc], drops.of_arc_from[arc + 1]):
-                test = drops.match[pool.klass[row], drop]
-                if test < 0 or pool.bits[row, test]:
+                if says(pool.card, row, drops.match[group, drop]):
                     dropped |= unit(wiring.seed, pool.uid[row], drops.salt[drop]) >= drops.keep[drop]
             if dropped:
-                state.shed[pool.klass[row], arc] += 1
+                state.shed[group, arc] += 1
                 at[INSIDE] -= 1
             else:
                 to = begin + ((head + kept) & mask)
-                state.entry[to, ROW], state.entry[to, ARC] = row, arc
+                state.entry[to].row, state.entry[to].arc = row, arc
                 kept += 1
-        state.queue[box, WAITING] = kept
+        state.queue[box].waiting = kept
     # Boxes whose queue is now empty leave the ring.
     around, count = len(state.ring) - 1, 0
     order = np.empty(len(state.ring), np.uint32)
     for i in range(at[RING_COUNT]):
         turn = state.ring[(at[RING_FIRST] + i) & around]
-        if state.queue[turn, WAITING] > 0:
+        if state.queue[turn].waiting > 0:
             order[count] = turn
             count += 1
     state.ring[:count] = order[:count]
@@ -405,14 +413,22 @@ def merge(time: Floats, begin: Ints, row: Ints, place: Ints) -> Feed:
 
 
 @compiled
+def mark(word: Hashes, bit: int, answers: Bits) -> None:
+    """Set one bit of every word to what the answers say."""
+    others, at = ~(_ONE << np.uint64(bit)), np.uint64(bit)
+    for i in range(len(word)):
+        word[i] = word[i] & others | np.uint64(answers[i]) << at
+
+
+@compiled
 def entries(state: State) -> Ints:
     """The entries in all queues, box by box, first come first."""
     found = np.empty(state.at[INSIDE], np.int64)
     count = 0
     for box in range(len(state.queue)):
-        begin, mask = np.int64(state.queue[box, BEGIN]), np.int64(state.queue[box, MASK])
-        head = np.int64(state.queue[box, HEAD])
-        for i in range(np.int64(state.queue[box, WAITING])):
+        begin, mask = np.int64(state.queue[box].begin), np.int64(state.queue[box].mask)
+        head = np.int64(state.queue[box].head)
+        for i in range(np.int64(state.queue[box].waiting)):
             found[count] = begin + ((head + i) & mask)
             count += 1
     return found
@@ -420,12 +436,9 @@ def entries(state: State) -> Ints:
 
 @compiled
 def tally(
-    count: int,
-    output: Places,
-    row: Places,
-    at: Floats,
+    deliveries: Records,
     arrived: Floats,
-    klass: Places,
+    card: Hashes,
     worth_line: Ints,
     worth: Floats,
     interval: float,
@@ -436,12 +449,12 @@ def tally(
 ) -> None:
     """Add deliveries to `delivered` and `value` ([output, interval of arrival]); note their latencies, and add
     them up in `recent` ([output, (sum, count)])."""
-    for i in range(count):
-        to, which = output[i], row[i]
+    for i in range(len(deliveries)):
+        to, which = deliveries[i].output, deliveries[i].row
         epoch = min(int(arrived[which] / interval), delivered.shape[1] - 1)
         delivered[to, epoch] += 1
-        line = worth_line[klass[which], to]
+        line = worth_line[card[0, which] & _LOW, to]
         value[to, epoch] += worth[line, which] if line >= 0 else 1.0
-        latency[i] = at[i] - arrived[which]
+        latency[i] = deliveries[i].time - arrived[which]
         recent[to, 0] += latency[i]
         recent[to, 1] += 1.0

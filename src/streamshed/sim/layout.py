@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class RowClass:
     """The class it is mapped from, by `box`; None for one that begins at its origin."""
     box: str | None
     filters: tuple[str, ...]
-    """Filters its rows may meet, in topological order; the kernel finds the answers in that order."""
+    """Filters its rows may meet, in topological order."""
     outputs: tuple[str, ...]
     """Outputs its rows may reach."""
     arcs: frozenset[str]
@@ -74,7 +75,7 @@ class Layout:
         return kernel.Wiring(
             kind=np.array([_kind(each) for each in self.network.order], dtype=np.uint32),
             cost=np.array([seconds[each.name] for each in self.network.order], dtype=np.float64),
-            out=np.array(links, dtype=np.uint32),
+            out=np.array([tuple(link) for link in links], dtype=kernel.LINK),
             fan_out=max(1, *map(len, arcs)),
             slice=slice,
             exponential=exponential,
@@ -86,13 +87,21 @@ class Layout:
         """Boxes that the kernel has room for: at least one."""
         return max(1, len(self.box))
 
-    def columns(self) -> kernel.Places:
-        """[class, box]: where the pool keeps a filter's answers."""
-        table = np.zeros((len(self.classes), self.slots), dtype=np.uint32)
+    def bits(self) -> kernel.Places:
+        """[box]: where a row's card has a filter's answer. Filters that no row can both meet may share a bit."""
+        found = np.full(self.slots, kernel.TRUE, dtype=np.uint32)
+        taken: list[set[int]] = [set() for _ in self.classes]
+        meet: dict[str, list[set[int]]] = {}
         for each in self.classes:
-            for column, name in enumerate(each.filters, 1):
-                table[each.index, self.box[name]] = column
-        return table
+            for name in each.filters:
+                meet.setdefault(name, []).append(taken[each.index])
+        for name, others in meet.items():
+            elsewhere: set[int] = set().union(*others)
+            bit = next(bit for bit in count(kernel.TRUE + 1) if bit not in elsewhere)
+            found[self.box[name]] = bit
+            for other in others:
+                other.add(bit)
+        return found
 
 
 def stateful(box: Box | Source | Output) -> bool:

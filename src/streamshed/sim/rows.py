@@ -78,7 +78,7 @@ class Pool:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         count = len(layout.classes)
-        self._columns = layout.columns()
+        self._bits = layout.bits()
         self._values = [
             (output.name, output.qos.value) for output in layout.network.outputs if output.qos.value is not None
         ]
@@ -93,11 +93,10 @@ class Pool:
             for line, name in enumerate(graded):
                 self.worth_line[each.index, layout.output[name]] = line
         self.view = kernel.Pool(
-            np.empty(0, np.uint32),
             np.empty(0, np.uint64),
-            np.empty((0, 1), bool),
-            self._columns,
-            np.zeros_like(self._columns),
+            np.empty((1, 0), np.uint64),
+            self._bits,
+            np.zeros((count, layout.slots), np.uint32),
         )
 
     def refill(self, alive: Ints, fresh: Mapping[str, Rows]) -> tuple[Ints, dict[str, int]]:
@@ -114,7 +113,7 @@ class Pool:
         rows: list[Rows] = []
         start = np.zeros(len(classes) + 1, np.int64)
         first_fresh: dict[str, int] = {}
-        shifts = np.zeros_like(self._columns)
+        shifts = np.zeros_like(self.view.shift)
         for each in classes:
             at = start[each.index]
             mine = alive[bounds[each.index] : bounds[each.index + 1]]
@@ -132,14 +131,13 @@ class Pool:
         self._see(shifts)
         return moved, first_fresh
 
-    def match(self, tests: Sequence[Test]) -> Ints:
-        """Evaluate drops' predicates; [class, drop] ─► the column of the answers, -1 where all rows match."""
-        count = len(self._layout.classes)
-        table = np.full((count, len(tests)), -1, np.int64)
-        wanted: list[tuple[int, int, NDArray[np.bool_]]] = []
+    def match(self, tests: Sequence[Test]) -> Places:
+        """Evaluate drops' predicates; [class, drop] ─► the bit of the answers."""
+        table = np.full((len(self._layout.classes), len(tests)), kernel.TRUE, np.uint32)
+        wanted: list[tuple[int, RowClass, NDArray[np.bool_]]] = []
         for each in self._layout.classes:
             rows = self.rows[each.index]
-            column = 1 + len(each.filters)
+            bit = int(self._bits.max())
             for number, test in enumerate(tests):
                 if test.arc not in each.arcs or (test.where is None and rows.protected is None):
                     continue
@@ -148,19 +146,23 @@ class Pool:
                     answer &= test.where.evaluate(rows.columns).astype(bool)
                 if rows.protected is not None:
                     answer &= ~rows.protected
-                table[each.index, number] = column
-                wanted.append((column, each.index, answer))
-                column += 1
-        width = 1 + max((column for column, _, _ in wanted), default=0)
-        bits = self.view.bits
-        if width > bits.shape[1]:
-            grown = np.zeros((len(bits), width), bool, order="F")
-            grown[:, : bits.shape[1]] = bits
-            bits = grown
-        for column, index, answer in wanted:
-            bits[self.start[index] : self.start[index + 1], column] = answer
-        self.view = self.view._replace(bits=bits)
+                bit += 1
+                table[each.index, number] = bit
+                wanted.append((bit, each, answer))
+        card = self.view.card
+        words = 1 + max((bit for bit, _, _ in wanted), default=0) // 64
+        if words > len(card):
+            card = np.concatenate([card, np.zeros((words - len(card), card.shape[1]), np.uint64)])
+        for bit, each, answer in wanted:
+            self._mark(card, each, bit, answer)
+        self.view = self.view._replace(card=card)
         return table
+
+    def _mark(self, card: Hashes, rows: RowClass, bit: int, answers: Array) -> None:
+        """Note the answers to one question on the cards of a class."""
+        span = card[bit // 64, self.start[rows.index] : self.start[rows.index + 1]]
+        answers = np.asarray(answers, bool)
+        kernel.mark(span, bit % 64, answers if answers.ndim else np.full(len(span), answers))
 
     def rows_at(self, positions: Ints) -> list[tuple[Ints, Rows]]:
         """The rows at some positions, by class: which of `positions` they are, and the rows."""
@@ -175,18 +177,18 @@ class Pool:
         total = int(self.start[-1])
         sizes = np.diff(self.start)
         nodes = self._layout.network.nodes
-        bits = np.empty((total, 1 + max(len(each.filters) for each in self._layout.classes)), bool, order="F")
-        bits[:, 0] = True
+        card = np.zeros((1 + int(self._bits.max()) // 64, total), np.uint64)
+        card[0] = np.repeat(np.arange(len(sizes), dtype=np.uint64) + np.uint64(1 << kernel.TRUE), sizes)
         grades = int(self.worth_line.max(initial=-1)) + 1
         worth = np.zeros((max(1, grades), total))
         for each, rows in zip(self._layout.classes, self.rows, strict=True):
             if not len(rows):
                 continue
             span = slice(self.start[each.index], self.start[each.index + 1])
-            for column, name in enumerate(each.filters, 1):
+            for name in each.filters:
                 box = nodes[name]
                 assert isinstance(box, Filter)
-                bits[span, column] = box.where.evaluate(rows.columns)
+                self._mark(card, each, int(self._bits[self._layout.box[name]]), box.where.evaluate(rows.columns))
             for name, graph in self._values:
                 line = self.worth_line[each.index, self._layout.output[name]]
                 if line >= 0:
@@ -194,10 +196,9 @@ class Pool:
         self.arrived = np.concatenate([rows.arrived for rows in self.rows])
         self.worth = worth
         self.view = kernel.Pool(
-            klass=np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes),
             uid=np.concatenate([rows.uid for rows in self.rows]),
-            bits=bits,
-            column=self._columns,
+            card=card,
+            bit=self._bits,
             shift=shifts,
         )
 
