@@ -15,18 +15,30 @@ from streamshed.policies import NoShedding, RandomShedding
 from streamshed.records import Mode, Plan, Sample, dump_samples, load_samples
 
 FIXED, PER_KEPT, PER_ARRIVED = 0.25, 1e-3, 3e-5  # seconds: about 950 rows a second
+REPORT = 0.2
 
 
 class Engine:
-    """Micro-batches one after the other, at known costs; reports 0.2 s late, as Spark does."""
+    """Micro-batches one after the other, at known costs; reports 0.2 s late, as Spark does.
 
-    def __init__(self, controller: Controller, rate: Callable[[float], float], noise: float = 0.0) -> None:
+    A batch first looks for `listing` seconds what there is, and then chooses its plan: with many files to list,
+    the report of the batch before comes in time for that.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        rate: Callable[[float], float],
+        noise: float = 0.0,
+        listing: float = 0.0,
+    ) -> None:
         self.controller = controller
         self.rate = rate
         self.samples: list[Sample] = []
         self.seen: list[Sample] = []
         self._rng = np.random.default_rng(7)
         self._noise = noise
+        self._listing = listing
         self._plans: list[tuple[float, Plan]] = [(0.0, controller.plan)]
 
     def run(self, seconds: float, protected: float = 0.0) -> list[Sample]:
@@ -37,7 +49,11 @@ class Engine:
             gap = start - last_start
             steps = np.linspace(last_start, start, 50)
             rows = int(np.mean([self.rate(t) for t in steps]) * gap)
-            keep = self._keep_at(start)
+            if pending is not None and self._listing > REPORT:
+                now = self._keep_at(start + REPORT)
+                self._tell(replace(pending, keep_next=now, next_started=False), start + REPORT)
+                pending = None
+            keep = self._keep_at(start + self._listing)
             kept = int(rows * (protected + (1 - protected) * keep))
             slower = float(np.exp(self._rng.normal(0, self._noise))) if self._noise else 1.0
             took = (FIXED + PER_KEPT * kept + PER_ARRIVED * rows) * slower
@@ -59,9 +75,8 @@ class Engine:
 
     def _play_reports(self, start: float, end: float, keep: float, pending: Sample | None) -> None:
         """While a batch runs: the report of the one before, then looks at this one."""
-        reported = start + 0.2
         if pending is not None:
-            self._tell(replace(pending, keep_next=keep), reported)
+            self._tell(replace(pending, keep_next=keep), start + REPORT)
         look = start + 0.4 * self.controller.latency
         while look < end:
             self._tell(Sample(at=look, started=start, keep=keep, keep_next=keep, finished=False), look)
@@ -94,6 +109,15 @@ def test_an_overload_stays_inside_the_bound(factor: float) -> None:
     useful = sum(s.kept for s in settled) * PER_KEPT / sum(s.duration for s in settled)
     dropping = factor * 950 * PER_ARRIVED
     assert useful > 0.97 - FIXED / 1.4 - dropping
+
+
+@pytest.mark.parametrize("listing", [0.0, 0.3])
+def test_a_plan_is_for_the_batch_that_it_reaches(listing: float) -> None:
+    # Made when a batch is reported, it reaches the next one or, if that has begun, the one behind it.
+    engine = Engine(controller(10.0), lambda t: 3000.0 if t >= 10 else 300.0, noise=0.2, listing=listing)
+    settled = [s for s in engine.run(200) if s.started > 40]
+    assert max(s.latency for s in settled) < 10.0
+    assert sum(s.kept for s in settled) * PER_KEPT / sum(s.duration for s in settled) > 0.8
 
 
 def test_a_burst_is_met_at_once_and_over_when_it_is_over() -> None:

@@ -49,6 +49,8 @@ class FlowSample:
     share: float = 1.0
     """Share of the full load that the plan in force was meant to leave."""
     share_next: float = 1.0
+    next_started: bool = True
+    """As in `Sample`."""
     dropping: bool = False
     """Whether anything was dropped, by the plan in force."""
     finished: bool = True
@@ -307,6 +309,7 @@ class _QueryState:
             backlog=sample.backlog,
             keep=sample.share,
             keep_next=sample.share_next,
+            next_started=sample.next_started,
             finished=sample.finished,
             query=sample.query,
             batch=sample.batch,

@@ -53,7 +53,9 @@ class Sample:
     keep: float = 1.0
     """The keep fraction that was in force."""
     keep_next: float = 1.0
-    """The keep fraction that the interval after this one started with."""
+    """The keep fraction that the interval after this one started with, or would start with now."""
+    next_started: bool = True
+    """Whether that one has started; if not, a plan made now is for it, else for the one behind it."""
     version: int = 0
     """The version of the plan that was in force."""
     finished: bool = True

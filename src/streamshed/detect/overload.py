@@ -68,7 +68,8 @@ class OverloadDetector:
         """Take a sample in; answer how much fits if there is an overload."""
         if sample.finished:
             self._learn(sample)
-            running = self._next_duration(sample)
+            # What is planned now is for the interval behind the running one, unless none is running yet.
+            running = self._next_duration(sample) if sample.next_started else sample.duration
         else:
             running = self._look_at_running(sample)
         if not self._cost.ready:

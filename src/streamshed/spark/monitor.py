@@ -17,7 +17,7 @@ import time
 import weakref
 from typing import Any, ClassVar, Protocol
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
@@ -111,13 +111,30 @@ class QueryWatch:
             return
         serials = [stream.serial for stream in self.streams]
         counts = self._reader.read(batch.executedPlan(), serials)
-        _, next_time = self._batches.get(progress.batch + 1, (None, int(time.time() * 1000)))
+        following = self._batches.get(progress.batch + 1)
+        next_time = int(time.time() * 1000) if following is None else following[1]
+        next_started = following is not None or self._has_its_time(progress.batch, batch_time)
         for stream in self.streams:
             counted = counts.get(stream.serial, Counts())
             span, after = stream.span_at(batch_time), stream.span_at(next_time)
             builder = self._samples[stream.serial]
             oldest = progress.oldest.get(stream.serial)
-            stream.finished(self, builder.finished(progress, counted, span, after.keep, oldest))
+            sample = builder.finished(progress, counted, span, after.keep, oldest, next_started=next_started)
+            stream.finished(self, sample)
+
+    def _has_its_time(self, number: int, batch_time: int) -> bool:
+        """Whether the batch after this one was given its timestamp, by which it chooses its plan.
+
+        Spark does so after it has asked the sources what there is. With many files to list, the report of a
+        batch comes first: what is planned then is for the very next batch, and not for the one behind it.
+        """
+        try:
+            context = self._execution.getLatestExecutionContext()
+        except Py4JError:
+            return True  # a Spark that has no such thing
+        return bool(
+            int(context.batchId()) > number and int(context.offsetSeqMetadata().batchTimestampMs()) != batch_time
+        )
 
     def look(self, now: float) -> None:
         """If a batch has been running for long, tell; the longer it runs, the rarer."""

@@ -211,6 +211,7 @@ class NetworkQuery:
             backlog=seen.backlog,
             share=seen.keep,
             share_next=seen.keep_next,
+            next_started=seen.next_started,
             dropping=seen.keep < 1.0,
             finished=seen.finished,
         )

@@ -106,7 +106,14 @@ class SampleBuilder:
         self._last = progress
 
     def finished(
-        self, progress: Progress, counts: Counts, span: Span, keep_next: float, oldest: float | None = None
+        self,
+        progress: Progress,
+        counts: Counts,
+        span: Span,
+        keep_next: float,
+        oldest: float | None = None,
+        *,
+        next_started: bool = True,
     ) -> Sample:
         gap = waited = 0.0
         if self._last is not None:
@@ -127,6 +134,7 @@ class SampleBuilder:
             backlog=progress.backlog,
             keep=span.keep,
             keep_next=keep_next,
+            next_started=next_started,
             version=span.version,
             query=self.query,
             batch=progress.batch,
