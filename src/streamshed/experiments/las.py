@@ -5,8 +5,8 @@ has association k mod 100. All algorithms of a run see the same rows. LAS starts
 measured, long enough for the first matrices and a synchronisation) and cold; the others have nothing to learn, so
 their two starts are the same.
 
-`las` is the paper's to the letter, asking after new matrices only. `las-resync` is what `LoadAware` does unless told
-otherwise: it asks with every 16th row let in as well.
+`las` is the paper's to the letter, asking after new matrices only. `las-resync` is what `LoadAware` does unless
+told otherwise: it asks with every 16th row let in as well.
 """
 
 from __future__ import annotations

@@ -188,7 +188,8 @@ class Builder:
     ) -> Builder:
         """`function` is `package.module:name`; `adds` is the new column, such as "score DOUBLE".
 
-        With `load_aware`, the box drops rows by itself, on Spark: LoadAware(latency="avg 2 seconds", key=("user",)).
+        With `load_aware`, such as LoadAware(latency="avg 2 seconds", key=("user",)), the box drops rows by itself,
+        on Spark.
         """
         (column,) = schema_of(adds)
         return self.add(

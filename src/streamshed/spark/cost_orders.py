@@ -79,10 +79,9 @@ class CostTable:
 
     def estimates(self, hashes: CarterWegman, digests: Digests) -> NDArray[np.float64]:
         """ŵ of each row, as `with_orders` computes it on Spark."""
-        rows = np.arange(hashes.rows)[:, None]
-        cells = rows * hashes.columns + hashes.cells(digests)
-        least = np.argmin(self.frequencies[cells], axis=0)
-        return np.asarray(self.costs[cells[least, np.arange(len(digests))]], np.float64)
+        cells = np.arange(hashes.rows) * hashes.columns + hashes.cells(digests)
+        least = np.argmin(self.frequencies[cells], axis=1)
+        return np.asarray(self.costs[cells[np.arange(len(digests)), least]], np.float64)
 
     def as_row(self) -> list[float]:
         return [self.number, *self.frequencies.tolist(), *self.costs.tolist()]
