@@ -58,9 +58,7 @@ def test_as_it_is_used_it_waits_between_5_5_and_7_ms(row: str) -> None:
     assert min(found[name].queue_ms_mean for name in ("straw-man", "base-line")) > 60
 
 
-@pytest.mark.xfail(
-    reason="7.07 ± 0.04 ms over 5,000 runs: the letter of the paper misses it", strict=True
-)
+@pytest.mark.xfail(reason="7.07 ± 0.04 ms over 5,000 runs: the letter of the paper misses it", strict=True)
 def test_las_as_in_the_paper_waits_between_5_5_and_7_ms() -> None:
     found = at(committed("throughput"), 25.0)["las"].queue_ms_mean
     assert found is not None
