@@ -67,7 +67,9 @@ class LoadAwareBox:
         above = network.schemas[box.inputs[0]]
         columns = [column.name for column in above]
         ddl = ", ".join(f"{quoted(c.name)} {spark_type(c)}" for c in network.schemas[box.name])
-        self._output = StructType.fromDDL(ddl)
+        output = StructType.fromDDL(ddl)
+        assert isinstance(output, StructType)
+        self._output = output
         hashes = draw_hashes(EPSILON, DELTA, seed=SEED)
         label = f"load-aware-{box.name}"
         self.shedder = LoadShedder(
@@ -83,7 +85,7 @@ class LoadAwareBox:
         self._stage: Mapping[str, Any] = {
             "function": Adds(function, box.reads, box.adds.name),
             "columns": columns,
-            "schema": arrow_schema(self._output, spark),
+            "schema": arrow_schema(output, spark),
             "hashes": hashes,
             "caution": 1.0 + EPSILON,
             "by": "row",
