@@ -10,7 +10,6 @@ import pytest
 
 from streamshed.experiments import las, las_distribution, las_precision, las_throughput, las_timeline, registry
 from streamshed.experiments.las import Point, QueueRow
-from streamshed.sim.operator_kernel import LasSettings
 from streamshed.sim.operator_streams import Shape
 
 FIGURES = ("throughput", "threshold", "wmax", "distribution", "precision", "timeline")
@@ -36,8 +35,10 @@ def test_at_the_papers_defaults() -> None:
     truth = warm["full-knowledge"]
     assert truth.queue_ms_mean == pytest.approx(6.4, abs=0.02)
     assert truth.dropped_mean == pytest.approx(0.25, abs=0.005)
-    assert warm["las"].queue_ms_mean is not None
-    assert warm["las"].dropped_mean <= truth.dropped_mean + 0.04
+    assert warm["las-resync"].queue_ms_mean is not None
+    assert 5.5 <= warm["las-resync"].queue_ms_mean <= 7.0
+    for name in ("las", "las-resync"):
+        assert warm[name].dropped_mean <= truth.dropped_mean + 0.04
     for name in ("straw-man", "base-line"):
         assert warm[name].queue_ms_mean > 60
         assert cold[name] == QueueRow(25, name, "cold", *_rest(warm[name]))
@@ -45,7 +46,19 @@ def test_at_the_papers_defaults() -> None:
     assert cold["las"].queue_ms_mean > 10 * warm["las"].queue_ms_mean
 
 
-@pytest.mark.xfail(reason="7.07 ms over 500 runs: LAS as in the paper misses the upper end by a hair", strict=True)
+@pytest.mark.parametrize("row", ["las-resync", "full-knowledge"])
+def test_as_it_is_used_it_waits_between_5_5_and_7_ms(row: str) -> None:
+    """Issue 5, point 1, in the committed table."""
+    found = at(committed("throughput"), 25.0)
+    assert found[row].queue_ms_mean is not None
+    assert 5.5 <= found[row].queue_ms_mean <= 7.0
+    assert found[row].dropped_mean <= found["full-knowledge"].dropped_mean + 0.04
+    assert found["full-knowledge"].queue_ms_mean == pytest.approx(6.4, abs=0.02)
+    assert found["full-knowledge"].dropped_mean == pytest.approx(0.25, abs=0.005)
+    assert min(found[name].queue_ms_mean for name in ("straw-man", "base-line")) > 60
+
+
+@pytest.mark.xfail(reason="7.07 ± 0.04 ms over 5,000 runs: the letter of the paper misses it", strict=True)
 def test_las_as_in_the_paper_waits_between_5_5_and_7_ms() -> None:
     found = at(committed("throughput"), 25.0)["las"].queue_ms_mean
     assert found is not None
@@ -58,9 +71,8 @@ def _rest(row: QueueRow) -> tuple[float | None, ...]:
 
 
 def test_synchronising_often_holds_the_target_and_drops_less() -> None:
-    settings = LasSettings(resync=16)
-    plain, often = las.measure([Point(0), Point(1, settings=settings)], 40, 1, silent)[::8]
-    assert (plain.algorithm, often.algorithm) == ("las", "las")
+    found = at(las.measure([Point(25)], 40, 1, silent), 25)
+    plain, often = found["las"], found["las-resync"]
     assert often.queue_ms_mean is not None
     assert plain.queue_ms_max is not None
     assert often.queue_ms_max is not None
@@ -142,7 +154,13 @@ def test_the_committed_timeline() -> None:
             assert found["las-resync"].dropped_mean == 0
         else:
             assert found["las-resync"].queue_ms_mean == pytest.approx(tau, rel=0.2), phase.name
-    assert at(rows, 140_000.0)["straw-man"].queue_ms_min > 100 * tau
+    # Straw-Man has not recovered from F when it ends, nor 20,000 rows later.
+    for end in (120_000.0, 140_000.0):
+        assert at(rows, end)["straw-man"].queue_ms_min > 100 * tau
+    # The letter of the paper holds the threshold up to E, from far below, and F takes it longer than F lasts.
+    for number, name in enumerate("ABCD"):
+        assert at(rows, las_timeline.PHASE_ROWS * (number + 1.0))["las"].queue_ms_mean < 0.8 * tau, name
+    assert at(rows, 120_000.0)["las"].queue_ms_mean > 100 * tau
 
 
 def test_the_committed_distribution() -> None:

@@ -70,10 +70,10 @@ class TestOperator:
     def test_the_error_is_equation_1(self) -> None:
         operator = Operator(CarterWegman(np.array([1]), np.array([0]), 3), window=2)
         operator.finished(0, 10, 0.0)
-        operator.finished(1, 40, 0.0)  # closes the window; the snapshot is [10, 0, 0]
+        operator.finished(1, 40, 0.0)  # closes the window; the snapshot is [10, 10, 10]
         operator.finished(0, 20, 0.0)
-        # Now [15, 40, 0]: |10 − 15| + |0 − 40| over 10.
-        assert operator.error() == pytest.approx(4.5)
+        # Now [15, 40, 70/3], the last being the mean: 5 + 30 + 40/3 over 30.
+        assert operator.error() == pytest.approx((5 + 30 + 40 / 3) / 30)
 
     def test_a_question_is_answered_by_the_row_that_carried_it(self) -> None:
         operator = Operator(HASHES)

@@ -72,7 +72,7 @@ def test_the_kernel_is_the_state_machines_on_any_stream(
     given_rows = Stream(keys, costs, np.cumsum(gaps).astype(np.float64))
     las = LasSettings(epsilon=0.5, window=3, tolerance=0.5)
     hashes = CarterWegman.draw(las.size.rows, las.size.columns, seed)
-    plain = LearningOperator(LoadAware(check(300.0), 0.5), Operator(hashes, 3, 0.5))
+    plain = LearningOperator(LoadAware(check(300.0), 0.5, None), Operator(hashes, 3, 0.5))
     assert np.array_equal(run_las(given_rows, check(300.0), hashes, las).waits, plain.run(given_rows))
     table = {key: 50.0 * key + 1 for key in range(10)}
     believed = np.array([table[key] for key in keys.tolist()])

@@ -114,6 +114,11 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     for key, digest, expected in zip(every, digests(every), sketch.estimate_many(digests(every)), strict=True):
         assert by_key[key][DIGEST] == digest
         assert by_key[key][COST] == pytest.approx(expected / 1e9, abs=1e-9)
+    # A worker that is given the table finds the same.
+    table = file.history.table(7)
+    assert table is not None
+    found_there = table.estimates(hashes, digests(every))
+    assert found_there.tolist() == [by_key[key][COST] for key in every]
     # Behind the batch's own time stands the order of that time, not the one that is to come.
     assert {tuple(row[ORDER][1:]) for row in by_key.values()} == {tuple(order.as_row())}
     assert OrderHistory.decode(cells, file.history.encode()) == file.history

@@ -5,7 +5,7 @@ Builder, load_yaml …  ─►  Network  ─►  Catalog  ─►  load coefficie
 
 from streamshed.network.build import Builder
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Network
+from streamshed.network.graph import LoadAware, Network
 from streamshed.network.qos import QoS
 
-__all__ = ["Builder", "Catalog", "Network", "QoS"]
+__all__ = ["Builder", "Catalog", "LoadAware", "Network", "QoS"]

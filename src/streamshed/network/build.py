@@ -28,6 +28,7 @@ from streamshed.network.graph import (
     Box,
     Filter,
     Join,
+    LoadAware,
     Map,
     Network,
     Output,
@@ -181,10 +182,15 @@ class Builder:
         reads: Iterable[str],
         adds: str,
         *,
+        load_aware: LoadAware | None = None,
         cost: float = DEFAULT_COST,
         selectivity: float = 1.0,
     ) -> Builder:
-        """`function` is `package.module:name`; `adds` is the new column, such as "score DOUBLE"."""
+        """`function` is `package.module:name`; `adds` is the new column, such as "score DOUBLE".
+
+        With `load_aware`, such as LoadAware(latency="avg 2 seconds", key=("user",)), the box drops rows by itself,
+        on Spark.
+        """
         (column,) = schema_of(adds)
         return self.add(
             Udf(
@@ -193,6 +199,7 @@ class Builder:
                 function=function,
                 reads=tuple(reads),
                 adds=column,
+                load_aware=load_aware,
                 cost=cost,
                 selectivity=selectivity,
             )

@@ -238,6 +238,11 @@ def _schema(box: Box, above: list[Schema], problems: list[Problem]) -> Schema | 
         for name in box.reads:
             if name not in names:
                 problems.append(Problem(f"{path}.reads", "no such column", repr(name), ", ".join(names)))
+        for name in box.load_aware.key if box.load_aware is not None else ():
+            if name not in names:
+                problems.append(Problem(f"{path}.load_aware.key", "no such column", repr(name), ", ".join(names)))
+        if box.load_aware is not None and not box.load_aware.key:
+            problems.append(Problem(f"{path}.load_aware.key", "no column", None, ", ".join(names)))
         if box.adds.name in names:
             problems.append(Problem(f"{path}.adds", "the column is there already", repr(box.adds.name)))
         return (*first, box.adds)

@@ -154,6 +154,18 @@ class Aggregate(Box):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoadAware:
+    """How a udf box sheds by itself, by what its rows cost (LAS): only on Spark."""
+
+    latency: str
+    """Target for the queuing latency, such as "avg 2 seconds over 1000 rows"."""
+    key: tuple[str, ...]
+    """Columns on which a row's cost depends."""
+    on_error: str = "fail"
+    """What to do with a row on which the function raises: fail, or skip and count it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Udf(Box):
     """A Python function of some columns, whose cost may depend on them; it adds one column."""
 
@@ -162,6 +174,7 @@ class Udf(Box):
     """`package.module:name`."""
     reads: tuple[str, ...]
     adds: Column
+    load_aware: LoadAware | None = None
 
 
 BOXES: dict[str, type[Box]] = {box.op: box for box in (Filter, Map, Union, Join, Aggregate, Udf)}

@@ -32,6 +32,7 @@ from streamshed.network.graph import (
     Filter,
     InvalidNetwork,
     Join,
+    LoadAware,
     Map,
     Network,
     Output,
@@ -60,7 +61,7 @@ _BOX = {
     "union": ("inputs",),
     "join": ("inputs", "on", "within"),
     "aggregate": ("input", "window", "slide", "by", "compute"),
-    "udf": ("input", "function", "reads", "adds"),
+    "udf": ("input", "function", "reads", "adds", "load_aware"),
 }
 
 
@@ -221,7 +222,7 @@ class _Reader:
             names = (ways,) if isinstance(ways, str) else tuple(way for way in ways or () if isinstance(way, str))
             return Filter(name=name, inputs=names, where=_TRUE)
         allowed = (*_ANY_BOX, *_BOX[op])
-        optional = ("op", "cost", "selectivity", "inverse", "slide", "by")
+        optional = ("op", "cost", "selectivity", "inverse", "slide", "by", "load_aware")
         given = self.mapping(path, value, allowed, [key for key in allowed if key not in optional])
         common: dict[str, Any] = {
             "name": name,
@@ -276,7 +277,22 @@ class _Reader:
             function=function,
             reads=self.names(f"{path}.reads", given.get("reads", [])),
             adds=columns[0],
+            load_aware=None
+            if given.get("load_aware") is None
+            else self.load_aware(f"{path}.load_aware", given["load_aware"]),
             **common,
+        )
+
+    def load_aware(self, path: str, value: Any) -> LoadAware:
+        given = self.mapping(path, value, ("latency", "key", "on_error"), ("latency", "key"))
+        key = given.get("key", [])
+        on_error = given.get("on_error", "fail")
+        if on_error not in ("fail", "skip"):
+            self.note(f"{path}.on_error", "no such choice", on_error, "fail, skip")
+        return LoadAware(
+            latency=self.text(f"{path}.latency", given.get("latency", "")),
+            key=(key,) if isinstance(key, str) else self.names(f"{path}.key", key),
+            on_error=str(on_error),
         )
 
     def output(self, path: str, name: str, value: Any) -> Output:
@@ -492,6 +508,12 @@ def _box(box: Box) -> dict[str, Any]:
         made["compute"] = {column: expression.sql() for column, expression in box.compute.items()}
     elif isinstance(box, Udf):
         made |= {"function": box.function, "reads": list(box.reads), "adds": ddl((box.adds,))}
+        if box.load_aware is not None:
+            made["load_aware"] = {
+                "latency": box.load_aware.latency,
+                "key": list(box.load_aware.key),
+                "on_error": box.load_aware.on_error,
+            }
     return {**made, "cost": box.cost, "selectivity": box.selectivity}
 
 

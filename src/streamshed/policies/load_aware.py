@@ -37,6 +37,8 @@ WINDOW = 1024
 TOLERANCE = 0.05
 EPSILON = 0.05
 DELTA = 0.1
+RESYNC = 16
+"""Rows let in between two questions; not in the paper, which asks after new matrices only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +133,7 @@ class LoadAware:
     `epsilon` is the sketch's, which also sets the caution: each estimate counts 1 + ε times. `resync`, which the
     paper does not have, asks again after so many rows let in, not only after new matrices: the picture of the
     queue is then right to within what went wrong since, also while costs change faster than they are learned.
+    With `resync=None` it is the paper's, to the letter.
 
     >>> from streamshed.policies.queue_check import Absolute
     >>> shedder = LoadAware(Absolute(150.0), epsilon=0.05)
@@ -143,7 +146,7 @@ class LoadAware:
     [Verdict(shed=False, ask=105.0), Verdict(shed=False, ask=None), Verdict(shed=True, ask=None)]
     """
 
-    def __init__(self, check: Check, epsilon: float = EPSILON, resync: int | None = None) -> None:
+    def __init__(self, check: Check, epsilon: float = EPSILON, resync: int | None = RESYNC) -> None:
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
             raise InvalidArgument("epsilon must be above 0 and below 1", got=epsilon)
         if resync is not None and (isinstance(resync, bool) or not isinstance(resync, int) or resync < 1):

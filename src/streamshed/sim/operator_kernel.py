@@ -44,6 +44,7 @@ class LasSettings:
     window: int = WINDOW
     tolerance: float = TOLERANCE
     resync: int | None = None
+    """Rows let in between two questions beyond those after new matrices; the paper has none."""
 
     def __post_init__(self) -> None:
         # ε = 1 doubles every estimate: senseless in use, but it is the end of the paper's Figure 8.
@@ -172,22 +173,25 @@ def _las(
             if left_in_window == 0:
                 left_in_window = window
                 scale, moved = 0.0, 0.0
+                seen = durations[0].sum() / max(frequencies[0].sum(), 1)
                 for i in range(rows):
                     for j in range(columns):
                         scale += snapshot[i, j]
-                        moved += abs(snapshot[i, j] - durations[i, j] / max(frequencies[i, j], 1))
+                        often = frequencies[i, j]
+                        moved += abs(snapshot[i, j] - (durations[i, j] / often if often > 0 else seen))
                 stable = moved / scale <= tolerance if scale > 0 else moved == 0
                 if operator == _STABILIZING and stable:
                     known_frequencies[:] = frequencies
                     known_durations[:] = durations
-                    mean = durations[0].sum() / max(frequencies[0].sum(), 1)
+                    mean = seen
                     frequencies[:] = 0
                     durations[:] = 0
                     shedder, operator = _SEND, _START
                 else:
                     for i in range(rows):
                         for j in range(columns):
-                            snapshot[i, j] = durations[i, j] / max(frequencies[i, j], 1)
+                            often = frequencies[i, j]
+                            snapshot[i, j] = durations[i, j] / often if often > 0 else seen
                     operator = _STABILIZING
             for i in range(rows):
                 cell = cell_of(a[i], b[i], let_in_key[head], columns)

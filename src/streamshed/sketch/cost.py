@@ -81,8 +81,8 @@ class CostSketch:
         return estimate_each(self.frequencies, self.durations, self.hashes.a, self.hashes.b, keys, self.mean)
 
     def ratios(self) -> Nanoseconds:
-        """W/F of every cell, 0 where nothing was seen: the operator's snapshot (LAS eq. 1)."""
-        return self.durations / np.maximum(self.frequencies, 1)
+        """W/F of every cell, the mean of all where nothing was seen: the operator's snapshot (LAS eq. 1)."""
+        return np.where(self.frequencies > 0, self.durations / np.maximum(self.frequencies, 1), self.mean)
 
     def merge(self, other: CostSketch) -> None:
         """Take in what another sketch with the same hashes has seen; exact, in any order."""

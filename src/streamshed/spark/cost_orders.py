@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamshed.sketch.cost import CostSketch
-from streamshed.sketch.hashing import PRIME, CarterWegman
+from streamshed.sketch.hashing import PRIME, CarterWegman, Digests
 
 KEPT_ORDERS = 32
 KEPT_TABLES = 3
@@ -75,10 +75,13 @@ class CostTable:
 
     @staticmethod
     def of(number: int, sketch: CostSketch) -> CostTable:
-        costs = sketch.ratios()
-        # A cell that nothing has reached answers the mean (the sketch does the same).
-        costs[sketch.frequencies == 0] = sketch.mean
-        return CostTable(number, sketch.frequencies.ravel().copy(), np.round(costs.ravel() / 1e9, 9))
+        return CostTable(number, sketch.frequencies.ravel().copy(), np.round(sketch.ratios().ravel() / 1e9, 9))
+
+    def estimates(self, hashes: CarterWegman, digests: Digests) -> NDArray[np.float64]:
+        """ŵ of each row, as `with_orders` computes it on Spark."""
+        cells = np.arange(hashes.rows) * hashes.columns + hashes.cells(digests)
+        least = np.argmin(self.frequencies[cells], axis=1)
+        return np.asarray(self.costs[cells[np.arange(len(digests)), least]], np.float64)
 
     def as_row(self) -> list[float]:
         return [self.number, *self.frequencies.tolist(), *self.costs.tolist()]
@@ -108,6 +111,9 @@ class OrderHistory:
             if order.start <= batch_time:
                 return order if batch_time < order.until else None
         return None
+
+    def table(self, number: int) -> CostTable | None:
+        return next((table for table in self.tables if table.number == number), None)
 
     def add(self, span: Order) -> OrderHistory:
         earlier = tuple(order for order in self.spans if order.start < span.start)

@@ -20,7 +20,7 @@ from streamshed.errors import StreamshedError
 from streamshed.jit import compiled
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import CarterWegman, Digests
-from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, Order
+from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, CostTable, Order
 
 KEPT_ERRORS = 5
 PAYBACK = 100.0
@@ -102,6 +102,16 @@ def admit(
     return admitted
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a stage is told when it is made anew for every batch, and not through the rows."""
+
+    batch_time: int
+    """Milliseconds."""
+    order: Order | None
+    table: CostTable | None
+
+
 class CostStage:
     """The function for `mapInArrow`."""
 
@@ -118,6 +128,7 @@ class CostStage:
         on_error: str,
         synchronised: bool,
         report: Any,
+        told: Told | None = None,
     ) -> None:
         self.function = function
         self.columns = list(columns)
@@ -130,6 +141,7 @@ class CostStage:
         self.on_error = on_error
         self.synchronised = synchronised
         self.report = report
+        self.told = told
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tally = Tally.empty(self.hashes)
@@ -169,7 +181,7 @@ class _Task:
         rows = batch.select(self.stage.columns)
         digests, known = _numbers(batch, DIGEST)
         arrivals = self._arrivals(batch)
-        costs = _costs(batch)
+        costs = self._costs(batch, digests)
         if not known.all():
             for at in np.flatnonzero(~known):
                 self._complain(rows.slice(int(at), 1), "its key is null", None)
@@ -201,15 +213,13 @@ class _Task:
         """The stage has really begun; find out what the driver wants."""
         self.begun = True
         now = self.epoch + time.perf_counter()
-        stamped = batch.column(batch.schema.get_field_index(ORDER))[0].as_py()
-        if stamped is None:
+        order = self._order(batch)
+        if order is None:
             return
-        self.batch_time = stamped[0] / 1000.0
         self.tally.delay = now - self.batch_time
-        order = Order.from_row(stamped[1:])
         self.tally.version = order.version
         # An order that nobody has renewed is over, and an unknown mode is none.
-        if stamped[0] >= order.until or order.mode not in (DRY_RUN, ENFORCE):
+        if self.batch_time * 1000.0 >= order.until or order.mode not in (DRY_RUN, ENFORCE):
             return
         self.order = order
         # Where the queue stands is told by the order, not by this worker's clock: when the task runs again, the
@@ -219,6 +229,27 @@ class _Task:
             partition = TaskContext.get().partitionId()  # type: ignore[union-attr]
             begin = order.free[partition] if partition < len(order.free) else 0.0
         self.queue[:] = begin, order.waited, order.rows, 0.0
+
+    def _order(self, batch: pa.RecordBatch) -> Order | None:
+        """The order in force at the batch's own time, which is noted."""
+        told = self.stage.told
+        if told is not None:
+            self.batch_time = told.batch_time / 1000.0
+            return told.order
+        stamped = batch.column(batch.schema.get_field_index(ORDER))[0].as_py()
+        if stamped is None:
+            return None
+        self.batch_time = stamped[0] / 1000.0
+        return Order.from_row(stamped[1:])
+
+    def _costs(self, batch: pa.RecordBatch, digests: Digests) -> Seconds:
+        """What the rows will cost, by the table in force; NaN if nothing is known yet."""
+        told = self.stage.told
+        if told is None:
+            return _costs(batch)
+        if told.table is None:
+            return np.full(len(digests), np.nan)
+        return told.table.estimates(self.stage.hashes, digests)
 
     def _arrivals(self, batch: pa.RecordBatch) -> Seconds:
         """Seconds since the epoch; a row without an arrival time came with its batch."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Aggregate, Join, Network, arc, ends, inputs
+from streamshed.network.graph import Aggregate, Join, Network, Udf, arc, ends, inputs
 
 STATEFUL = (Join, Aggregate)
 
@@ -50,11 +50,20 @@ class QueryLayout:
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
-        """Nodes with several readers in this query, upstream first: what they yield is kept for a batch."""
+        """Nodes whose rows are kept for as long as a batch lasts, upstream first.
+
+        Those with several readers; and load-aware boxes, whose function must run once, in a stage of its own.
+        """
         readers = dict.fromkeys((*self.sources, *self.boxes), 0)
         for name in self.arcs:
             readers[ends(name)[0]] += 1
-        return tuple(name for name, count in readers.items() if count > 1)
+        return tuple(name for name, count in readers.items() if count > 1 or name in self.load_aware)
+
+    @cached_property
+    def load_aware(self) -> frozenset[str]:
+        """Boxes that drop rows by themselves."""
+        boxes = (self.network.nodes[name] for name in self.boxes)
+        return frozenset(box.name for box in boxes if isinstance(box, Udf) and box.load_aware is not None)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import pyarrow as pa
-from pyspark.accumulators import AccumulatorParam
+from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,18 +25,19 @@ from streamshed.errors import InvalidArgument
 from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.records import Mode, Sample
+from streamshed.sketch.hashing import CarterWegman
 from streamshed.spark import arguments
 from streamshed.spark.control import HistoryFile, Span, Store, control_store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import DRY_RUN, ENFORCE, OFF, Order, OrderHistory, with_orders
-from streamshed.spark.cost_stage import CostStage, Tally
+from streamshed.spark.cost_stage import CostStage, Tally, Told
 from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.session import check_spark
 
 log = logging.getLogger("streamshed")
 
-_SEED = 20160504
+SEED = 20160504
 """Of the hash functions: the same in every run, so that what was learned can be taken over."""
 _MODES = {Mode.OFF: OFF, Mode.DRY_RUN: DRY_RUN, Mode.ENFORCE: ENFORCE}
 
@@ -132,36 +133,37 @@ def load_aware(
     if by == "key" and check == "clock":
         raise InvalidArgument('check="clock" looks at each row', got='by="key"', hint='use by="row" with it')
     known = _check_cost(events, cost)
-    hashes = draw_hashes(epsilon, delta, seed=_SEED)
+    hashes = draw_hashes(epsilon, delta, seed=SEED)
     rules = CostControl(hashes, window, tolerance, synchronised=_synchronised)
     wanted = arguments.check_mode(mode)
     serial = next_serial()
     label = name or f"load-aware-{serial}"
-    cells = hashes.rows * hashes.columns
-    store = control_store(spark, control)
-    file: HistoryFile[Order, OrderHistory] = HistoryFile(
-        store, label, lambda data: OrderHistory.decode(cells, data)
-    )
+    file = order_file(control_store(spark, control), label, hashes)
     shedder = LoadShedder(serial, label, name is not None, file, spark, goal, wanted, rules)
     stage = CostStage(
         function,
         columns=events.columns,
-        schema=_arrow(output, spark),
+        schema=arrow_schema(output, spark),
         hashes=hashes,
         caution=1.0 if known is not None else 1.0 + epsilon,
         by=by,
         check=check,
         on_error=on_error,
         synchronised=_synchronised,
-        report=spark.sparkContext.accumulator({}, _Mail(serial)),
+        report=mailbox(spark, shedder),
     )
     marked = events.where(arrived_mark(serial))
     incoming = with_orders(marked, keys, F.col(arrived), known, hashes, file.text(spark))
     out = incoming.mapInArrow(stage, output).where(kept_mark(serial))
     out._streamshed_load = shedder  # type: ignore[attr-defined]
-    _RECEIVERS[serial] = shedder
     SessionMonitor.of(spark).add(shedder)
     return out
+
+
+def order_file(store: Store, name: str, hashes: CarterWegman) -> HistoryFile[Order, OrderHistory]:
+    """The orders and cost tables of an operator."""
+    cells = hashes.rows * hashes.columns
+    return HistoryFile(store, name, lambda data: OrderHistory.decode(cells, data))
 
 
 def load_shedder(out: DataFrame) -> LoadShedder:
@@ -387,6 +389,22 @@ class LoadShedder:
             self._queries.pop(query.id, None)
         self._wake.set()
 
+    def told_at(self, batch_time: int) -> Told:
+        """What the stage of a batch with this timestamp is to be told, if not through its rows."""
+        history = self._control.history
+        order = history.at(batch_time)
+        return Told(batch_time, order, history.table(order.table) if order is not None else None)
+
+    def told(self, batch: int) -> dict[int, Tally]:
+        """What the tasks of a batch that still runs have reported so far, by partition."""
+        with self._lock:
+            return {
+                partition: tally
+                for (_, number), tallies in self._mail.items()
+                if number == batch
+                for partition, tally in tallies.items()
+            }
+
     def span_at(self, batch_time: int) -> Span:
         order = self._control.history.at(batch_time)
         return Span(order.start, order.until, 1.0, order.version) if order else Span(0, 0, 1.0, 0)
@@ -519,6 +537,12 @@ _RECEIVERS: weakref.WeakValueDictionary[int, LoadShedder] = weakref.WeakValueDic
 """Handles by serial number; in the driver only."""
 
 
+def mailbox(spark: SparkSession, shedder: LoadShedder) -> Accumulator[Parcel]:
+    """Where tasks put their accounts for a handle."""
+    _RECEIVERS[shedder.serial] = shedder
+    return spark.sparkContext.accumulator({}, _Mail(shedder.serial))
+
+
 class _Mail(AccumulatorParam[Parcel]):
     """An accumulator as a mailbox: on the driver, what comes in is handed over and not kept."""
 
@@ -592,5 +616,5 @@ def _check_cost(events: DataFrame, cost: str | Column | None) -> Column | None:
     return expression
 
 
-def _arrow(schema: StructType, spark: SparkSession) -> pa.Schema:
+def arrow_schema(schema: StructType, spark: SparkSession) -> pa.Schema:
     return to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))

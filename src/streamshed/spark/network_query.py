@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from streamshed.records import Sample
 from streamshed.spark.control import Span
 from streamshed.spark.counts import PlanReader, arrived_mark, marks_of, next_serial
 from streamshed.spark.layout import QueryLayout
+from streamshed.spark.load_aware_box import LoadAwareBox, Loss
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.network_control import NetworkControl, PlanSpan
 from streamshed.spark.sinks import Sink
@@ -65,8 +67,14 @@ def marks_for(layout: QueryLayout, slots: Slots) -> Marks:
     return Marks(found)
 
 
-def flows(layout: QueryLayout, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """Rows that passed each arc, and that left each node, from the rows that were counted."""
+def flows(
+    layout: QueryLayout, counts: Mapping[str, int], lost: Mapping[str, Loss] | None = None
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Rows that passed each arc, and that left each node, from the rows that were counted.
+
+    What a load-aware box dropped did not pass the arc in front of it.
+    """
+    lost = lost or {}
     network = layout.network
     left: dict[str, int] = {name: counts.get(raw_arc(name), counts.get(name, 0)) for name in layout.sources}
     passed: dict[str, int] = {}
@@ -74,7 +82,11 @@ def flows(layout: QueryLayout, counts: Mapping[str, int]) -> tuple[dict[str, int
         box = network.nodes[name]
         for on in network.arcs_into(name):
             passed[on] = counts.get(on, left[ends(on)[0]])
-        if isinstance(box, Map | Union | Udf):
+        if name in lost:
+            (on,) = network.arcs_into(name)
+            passed[on] -= lost[name].shed
+            left[name] = passed[on] - lost[name].failed
+        elif isinstance(box, Map | Union | Udf):
             left[name] = sum(passed[on] for on in network.arcs_into(name))
         else:
             left[name] = counts.get(name, 0)
@@ -99,6 +111,8 @@ class _Probe:
         self._query.attach(query)
 
     def detach(self, query: QueryWatch) -> None:
+        for box in self._query.load_aware.values():
+            box.shedder.detach(query)
         self._query.runtime.ended(self._query)
 
     def span_at(self, batch_time: int) -> Span:
@@ -115,6 +129,8 @@ class _Probe:
         return self._query.runtime.look_after()
 
     def fail_open(self, problem: BaseException) -> None:
+        for box in self._query.load_aware.values():
+            box.shedder.fail_open(problem)
         self._query.runtime.fail_open(problem)
 
 
@@ -131,6 +147,7 @@ class NetworkQuery:
         sources: Mapping[str, DataFrame],
         sinks: Mapping[str, Sink],
         functions: Mapping[str, str],
+        load_aware: Mapping[str, LoadAwareBox],
     ) -> None:
         self.spark = spark
         self.layout = layout
@@ -141,6 +158,7 @@ class NetworkQuery:
         self.sources = {name: sources[name] for name in layout.sources}
         self.sinks = {name: sinks[name] for name in layout.outputs}
         self.functions = functions
+        self.load_aware = {name: load_aware[name] for name in layout.boxes if name in layout.load_aware}
         self.marks = marks_for(layout, slots)
         self.parsers = {
             source.name: Parser.of(source, sources[source.name].columns)
@@ -150,6 +168,8 @@ class NetworkQuery:
         self.query: StreamingQuery | None = None
         self.serial = next_serial()
         self._counts: dict[int, dict[str, int]] = {}
+        self._lost: dict[int, dict[str, Loss]] = {}
+        self._watch: QueryWatch | None = None
         self._named = {mark: name for name, mark in self.marks.of.items()}
         self._execution: Any = None
         self._stopping = False
@@ -177,18 +197,29 @@ class NetworkQuery:
 
     def attach(self, watch: QueryWatch) -> None:
         self._execution = watch._execution
+        self._watch = watch
+        for position, box in enumerate(self.load_aware.values()):
+            box.shedder.attach(watch, position)
         self.runtime.attached(self)
 
     def finished(self, sample: Sample) -> None:
         """A batch was reported."""
         with self._lock:
             counts = self._counts.pop(sample.batch, None)
+            lost = self._lost.pop(sample.batch, {})
             for number in [n for n in self._counts if n < sample.batch]:
                 del self._counts[number]
         if counts is None:
             return
-        passed, left = flows(self.layout, counts)
-        self.runtime.finished(self, self._sample(sample, counts, passed, left))
+        passed, left = flows(self.layout, counts, lost)
+        if self._watch is not None:
+            for name, box in self.load_aware.items():
+                (on,) = self.layout.network.arcs_into(name)
+                box.finished(self._watch, sample, passed[on] + lost[name].shed)
+        flow = self._sample(sample, counts, passed, left)
+        if any(each.shed for each in lost.values()):
+            flow = replace(flow, dropping=True)
+        self.runtime.finished(self, flow)
 
     def looked_at(self, sample: Sample) -> None:
         """A batch has been running for long."""
@@ -278,9 +309,11 @@ class FusedQuery(NetworkQuery):
             self._prepared = True
         # Without the monitor (it warns then) there is no batch time, and all rows are kept.
         batch = None if self._execution is None else self._execution.lastExecution()
-        span = PlanSpan(0, 0, 0, 1.0, ())
+        span, batch_time = PlanSpan(0, 0, 0, 1.0, ()), 0
         if batch is not None:
-            span = self.control.shown.at(int(batch.offsetSeqMetadata().batchTimestampMs()))
+            batch_time = int(batch.offsetSeqMetadata().batchTimestampMs())
+            span = self.control.shown.at(batch_time)
+        lost: dict[str, Loss] = {}
         stages: list[tuple[str, str, DataFrame]] = []
         kept: list[Any] = []
         several = len(self.layout.sources) > 1
@@ -290,13 +323,20 @@ class FusedQuery(NetworkQuery):
         writer = self._writer(kept[0] if several else rows, span, number)
         try:
             for name in self.layout.shared:
-                text = writer.wanted(name)
-                made = session.sql(text)
+                if name in self.load_aware:
+                    (on,) = self.layout.network.arcs_into(name)
+                    text = writer.passing(on)
+                    made = self.load_aware[name].rows(session, text, batch_time)
+                else:
+                    text = writer.wanted(name)
+                    made = session.sql(text)
                 stages.append((name, text, made))
                 # At once: two readers that start on two executors would both compute it.
                 kept.append(made.localCheckpoint(eager=True))
                 kept[-1].createOrReplaceTempView(self._views[name])
                 writer.views = {**writer.views, name: self._views[name]}
+                if name in self.load_aware:
+                    lost[name] = self.load_aware[name].lost(number)
             stages += self._deliver(session, writer, number)
             counts = self._read(stages)
             if several and batch is not None:
@@ -309,6 +349,7 @@ class FusedQuery(NetworkQuery):
                 one._jdf.queryExecution().logical().rdd().unpersist(False)
         with self._lock:
             self._counts[number] = counts
+            self._lost = {n: loss for n, loss in self._lost.items() if n > number - 10} | {number: lost}
 
     def _sample_values(self, session: SparkSession, writer: Writer) -> None:
         """Look at some rows as they came in: how are the values spread that drops go by?"""

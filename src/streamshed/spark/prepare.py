@@ -27,7 +27,8 @@ from streamshed.network.graph import (
     Source,
     Udf,
 )
-from streamshed.spark.layout import STATEFUL, QueryLayout
+from streamshed.spark.cost_control import Goal
+from streamshed.spark.layout import STATEFUL, Layout, QueryLayout
 from streamshed.spark.slots import Slots
 from streamshed.spark.sql import Marks, Parser, Writer, spark_type
 
@@ -233,7 +234,7 @@ def check_boxes(
     spark: SparkSession, network: Network, rows: Mapping[str, DataFrame], functions: Mapping[str, str]
 ) -> None:
     """Have Spark look at every box on no rows at all, so that what it cannot do is known now, and where."""
-    problems: list[Problem] = [*_comparisons(network), *_state(network, rows)]
+    problems: list[Problem] = [*_comparisons(network), *_state(network, rows), *_load_aware(network)]
     views: dict[str, str] = {}
     layout = QueryLayout(network, "check", tuple(output.name for output in network.outputs), False)
     parsers = {
@@ -306,6 +307,39 @@ def _has_watermark(rows: DataFrame, source: Source) -> bool:
     )
 
 
+def function_of(box: Udf) -> Any:
+    """The Python function that a udf box names."""
+    module, _, attribute = box.function.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _load_aware(network: Network) -> Iterator[Problem]:
+    """A box that drops rows by itself needs their arrival, and a batch that is built anew every time."""
+    layout = Layout.of(network)
+    for box in network.boxes:
+        if not isinstance(box, Udf) or box.load_aware is None:
+            continue
+        path = f"boxes.{box.name}.load_aware"
+        try:
+            Goal.parse(box.load_aware.latency)
+        except InvalidArgument as error:
+            yield Problem(f"{path}.latency", str(error).splitlines()[0], box.load_aware.latency, "avg 2 seconds")
+        above = box.inputs[0]
+        if network.times[above] is None:
+            yield Problem(path, f"the rows of {above!r} have no arrival time", None, "`arrived` at the source")
+        for query in layout.queries:
+            if query.stateful and box.name in query.nodes:
+                yield Problem(
+                    path,
+                    "not above a join or a window",
+                    f"the output {query.outputs[0]!r} has one",
+                    "ss.load_aware on the source's stream, before the network",
+                )
+
+
 def register_functions(spark: SparkSession, network: Network) -> dict[str, str]:
     """The functions of the udf boxes, known to SQL; for each box the name."""
     found: dict[str, str] = {}
@@ -313,11 +347,8 @@ def register_functions(spark: SparkSession, network: Network) -> dict[str, str]:
     for box in network.boxes:
         if not isinstance(box, Udf):
             continue
-        module, _, attribute = box.function.partition(":")
         try:
-            function: Any = importlib.import_module(module)
-            for part in attribute.split("."):
-                function = getattr(function, part)
+            function = function_of(box)
         except (ImportError, AttributeError, ValueError) as error:
             problems.append(
                 Problem(f"boxes.{box.name}.function", "no such function", box.function, first_line(error))

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Network, arc
+from streamshed.network.graph import Network, Udf, arc, ends
 from streamshed.network.qos import LossGraph
 from streamshed.network.values import loss_graphs
 from streamshed.network_controller import FlowSample, NetworkController
@@ -30,9 +30,18 @@ from streamshed.policies.registry import live_policy
 from streamshed.records import Drop, Mode, Plan
 from streamshed.spark.control import Store
 from streamshed.spark.layout import Layout
+from streamshed.spark.load_aware import LoadShedder
+from streamshed.spark.load_aware_box import LoadAwareBox
 from streamshed.spark.network_control import NetworkControl
 from streamshed.spark.network_query import FusedQuery, NetworkQuery, StatefulQuery
-from streamshed.spark.prepare import check_boxes, check_formats, check_sinks, register_functions, streams
+from streamshed.spark.prepare import (
+    check_boxes,
+    check_formats,
+    check_sinks,
+    function_of,
+    register_functions,
+    streams,
+)
 from streamshed.spark.session import check_spark
 from streamshed.spark.sinks import MemorySink, SinkSpec, sink_for
 from streamshed.spark.slots import Slots
@@ -180,6 +189,11 @@ class RunningNetwork:
             version=self._control.version,
             outputs={query.name: query.outputs for query in self._layout.queries},
         )
+        self._load_aware = {
+            box.name: LoadAwareBox(spark, network, box, function_of(box), store, mode)
+            for box in network.boxes
+            if isinstance(box, Udf) and box.load_aware is not None
+        }
         self._queries: dict[str, NetworkQuery] = {}
         self._running: set[str] = set()
         self._totals: dict[str, _Totals] = {query.name: _Totals() for query in self._layout.queries}
@@ -202,7 +216,17 @@ class RunningNetwork:
     ) -> None:
         for layout in self._layout.queries:
             kind = StatefulQuery if layout.stateful else FusedQuery
-            made = kind(self._spark, layout, self._slots, self._control, self, rows, self.sinks, functions)
+            made = kind(
+                self._spark,
+                layout,
+                self._slots,
+                self._control,
+                self,
+                rows,
+                self.sinks,
+                functions,
+                self._load_aware,
+            )
             self._queries[made.name] = made
         try:
             for query in (self._queries[layout.name] for layout in self._layout.queries):
@@ -237,6 +261,11 @@ class RunningNetwork:
             self._controller.use(chosen)
 
     @property
+    def load_shedders(self) -> dict[str, LoadShedder]:
+        """The handle of each load-aware box: its counts, latencies and learned costs."""
+        return {name: box.shedder for name, box in self._load_aware.items()}
+
+    @property
     def mode(self) -> Mode:
         return self._controller.mode
 
@@ -244,6 +273,8 @@ class RunningNetwork:
     def mode(self, mode: str | Mode) -> None:
         with self._lock:
             self._controller.configure(_mode(mode), time.time())
+            for shedder in self.load_shedders.values():
+                shedder.mode = mode
             self._adopt()
 
     @property
@@ -467,13 +498,16 @@ class _Totals:
         self.last_batch = sample.batch
         network = query.layout.network
         came = {**sample.left, **sample.arrived}
+        dropping = [
+            on for on in query.layout.arcs if on in query.slots.slots or ends(on)[1] in query.layout.load_aware
+        ]
         for counts, new in (
             (self.arrived, sample.arrived),
             (
                 self.reached,
-                {on: came[on.partition("->")[0]] for on in query.layout.arcs if on in query.slots.slots},
+                {on: came[on.partition("->")[0]] for on in dropping},
             ),
-            (self.passed, {on: sample.passed[on] for on in query.layout.arcs if on in query.slots.slots}),
+            (self.passed, {on: sample.passed[on] for on in dropping}),
             (
                 self.delivered,
                 {
