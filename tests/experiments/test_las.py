@@ -35,18 +35,18 @@ def test_at_the_papers_defaults() -> None:
     truth = warm["full-knowledge"]
     assert truth.queue_ms_mean == pytest.approx(6.4, abs=0.02)
     assert truth.dropped_mean == pytest.approx(0.25, abs=0.005)
-    assert warm["las-resync"].queue_ms_mean is not None
-    assert 5.5 <= warm["las-resync"].queue_ms_mean <= 7.0
-    for name in ("las", "las-resync"):
+    assert warm["las"].queue_ms_mean is not None
+    assert 5.5 <= warm["las"].queue_ms_mean <= 7.0
+    for name in ("las", "las-letter"):
         assert warm[name].dropped_mean <= truth.dropped_mean + 0.04
     for name in ("straw-man", "base-line"):
         assert warm[name].queue_ms_mean > 60
         assert cold[name] == QueueRow(25, name, "cold", *_rest(warm[name]))
     # The paper assumes that nothing has to be shed while the first matrices are learned; here is what if it has.
-    assert cold["las"].queue_ms_mean > 10 * warm["las"].queue_ms_mean
+    assert cold["las-letter"].queue_ms_mean > 10 * warm["las-letter"].queue_ms_mean
 
 
-@pytest.mark.parametrize("row", ["las-resync", "full-knowledge"])
+@pytest.mark.parametrize("row", ["las", "full-knowledge"])
 def test_as_it_is_used_it_waits_between_5_5_and_7_ms(row: str) -> None:
     """Issue 5, point 1, in the committed table."""
     found = at(committed("throughput"), 25.0)
@@ -59,8 +59,8 @@ def test_as_it_is_used_it_waits_between_5_5_and_7_ms(row: str) -> None:
 
 
 @pytest.mark.xfail(reason="7.07 ± 0.04 ms over 5,000 runs: the letter of the paper misses it", strict=True)
-def test_las_as_in_the_paper_waits_between_5_5_and_7_ms() -> None:
-    found = at(committed("throughput"), 25.0)["las"].queue_ms_mean
+def test_las_to_the_letter_waits_between_5_5_and_7_ms() -> None:
+    found = at(committed("throughput"), 25.0)["las-letter"].queue_ms_mean
     assert found is not None
     assert 5.5 <= found <= 7.0
 
@@ -72,7 +72,7 @@ def _rest(row: QueueRow) -> tuple[float | None, ...]:
 
 def test_synchronising_often_holds_the_target_and_drops_less() -> None:
     found = at(las.measure([Point(25)], 40, 1, silent), 25)
-    plain, often = found["las"], found["las-resync"]
+    plain, often = found["las-letter"], found["las"]
     assert often.queue_ms_mean is not None
     assert plain.queue_ms_max is not None
     assert often.queue_ms_max is not None
@@ -90,13 +90,14 @@ def test_nothing_is_shed_without_need_and_no_ratio_without_a_base() -> None:
 
 def test_coarse_sketches_drop_more_and_skew_helps() -> None:
     rows = las_precision.measure(20, 1, silent, points=[las_precision.POINTS[0]])
-    coarse = at(rows, 1.0)["las"]
-    assert coarse.queue_ms_mean is not None
-    assert coarse.queue_ms_mean < 0.5
-    assert coarse.dropped_mean > 0.55
+    for name in ("las", "las-letter"):
+        coarse = at(rows, 1.0)[name]
+        assert coarse.queue_ms_mean is not None
+        assert coarse.queue_ms_mean < 0.6
+        assert coarse.dropped_mean > 0.55
     points = [point for point in las_distribution.POINTS if point.x in (0.0, 2.0)]
     rows = las_distribution.measure(60, 1, silent, points=points)
-    even, skewed = at(rows, 0.0)["las"].queue_ms_mean, at(rows, 2.0)["las"].queue_ms_mean
+    even, skewed = at(rows, 0.0)["las-letter"].queue_ms_mean, at(rows, 2.0)["las-letter"].queue_ms_mean
     assert even is not None
     assert skewed is not None
     assert skewed <= las.THRESHOLD_MS < even
@@ -115,14 +116,14 @@ def test_the_timeline() -> None:
     ends = {phase.name: las_timeline.PHASE_ROWS * (n + 1.0) for n, phase in enumerate(las_timeline.PHASES)}
     for name, end in ends.items():
         found = at(rows, end)
-        often, truth = found["las-resync"], found["full-knowledge"]
+        often, truth = found["las"], found["full-knowledge"]
         assert often.queue_ms_mean is not None
         assert often.queue_ms_mean <= 1.2 * tau, name
         assert often.dropped_mean <= truth.dropped_mean + 0.03, name
         if name not in "EFG":  # F takes the paper's LAS longer than the phase lasts
-            assert found["las"].queue_ms_mean <= 1.2 * tau, name
+            assert found["las-letter"].queue_ms_mean <= 1.2 * tau, name
     assert at(rows, ends["G"])["straw-man"].queue_ms_min > 100 * tau
-    assert at(rows, ends["E"])["las"].dropped_mean == 0
+    assert at(rows, ends["E"])["las-letter"].dropped_mean == 0
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -151,21 +152,21 @@ def test_the_committed_timeline() -> None:
     for number, phase in enumerate(las_timeline.PHASES):
         found = at(rows, las_timeline.PHASE_ROWS * (number + 1.0))
         if phase.name == "E":
-            assert found["las-resync"].dropped_mean == 0
+            assert found["las"].dropped_mean == 0
         else:
-            assert found["las-resync"].queue_ms_mean == pytest.approx(tau, rel=0.2), phase.name
+            assert found["las"].queue_ms_mean == pytest.approx(tau, rel=0.2), phase.name
     # Straw-Man has not recovered from F when it ends, nor 20,000 rows later.
     for end in (120_000.0, 140_000.0):
         assert at(rows, end)["straw-man"].queue_ms_min > 100 * tau
     # The letter of the paper holds the threshold up to E, from far below, and F takes it longer than F lasts.
     for number, name in enumerate("ABCD"):
-        assert at(rows, las_timeline.PHASE_ROWS * (number + 1.0))["las"].queue_ms_mean < 0.8 * tau, name
-    assert at(rows, 120_000.0)["las"].queue_ms_mean > 100 * tau
+        assert at(rows, las_timeline.PHASE_ROWS * (number + 1.0))["las-letter"].queue_ms_mean < 0.8 * tau, name
+    assert at(rows, 120_000.0)["las-letter"].queue_ms_mean > 100 * tau
 
 
 def test_the_committed_distribution() -> None:
     """Skewed streams are held better than uniform ones."""
-    waits = [at(committed("distribution"), x)["las"].queue_ms_mean for x in las_distribution.SKEW]
+    waits = [at(committed("distribution"), x)["las-letter"].queue_ms_mean for x in las_distribution.SKEW]
     assert waits[0] > las.THRESHOLD_MS > waits[3] > waits[-1]
 
 

@@ -20,9 +20,9 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
     "optimal": ("#000000", "x", "-."),
     "base-line": ("#999999", "o", ":"),
     "straw-man": ("#E69F00", "s", "--"),
-    "las": ("#0072B2", "^", "-"),
+    "las-letter": ("#0072B2", "^", "-"),
     "las (cold)": ("#56B4E9", "v", ":"),
-    "las-resync": ("#009E73", "D", "-"),
+    "las": ("#009E73", "D", "-"),
     "full-knowledge": ("#000000", "x", "-."),
 }
 _SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")

@@ -10,8 +10,8 @@
 
 Each phase changes what it says and leaves the rest: the keys stay swapped until G. W̄ is always that of phase A,
 which is also what Straw-Man believes throughout. Points are means over the last 4,000 rows; the check is the
-paper's, AVG over the whole stream. `las` is the paper's to the letter; `las-resync` asks with every 16th row let
-in as well.
+paper's, AVG over the whole stream. `las` asks with every 16th row let in; `las-letter` only after new matrices, as
+the paper's listing.
 """
 
 from __future__ import annotations
