@@ -230,6 +230,7 @@ class FusedQuery(NetworkQuery):
         self._input = f"streamshed_{number}_in"
         self._views = {name: f"streamshed_{number}_{index}" for index, name in enumerate(self.layout.shared)}
         self._recent: dict[str, int] = {}
+        self._ranges: dict[str, int] = {}
         self._readers: dict[str, PlanReader] = {}
         self._prepared = False
         self._sample_at = 0.0
@@ -357,6 +358,7 @@ class FusedQuery(NetworkQuery):
         for on in self.layout.arcs:
             if self.slots.active(numbers, on):
                 self._recent[on] = number
+                self._ranges[on] = max(self._ranges.get(on, 0), self.slots.ranges(numbers, on))
         for name in self.layout.sources:
             if self.slots.active_raw(numbers, name):
                 self._recent[raw_arc(name)] = number
@@ -377,6 +379,7 @@ class FusedQuery(NetworkQuery):
             self.functions,
             self.parsers,
             counting=len(inputs) == 1,
+            ranges=lambda on: self._ranges.get(on, 0),
         )
 
     def _count_sources(self, plan: Any) -> dict[str, int]:
