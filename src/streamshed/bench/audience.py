@@ -46,9 +46,7 @@ def worth(graph: ValueGraph | None) -> Column:
     value, found = F.col(graph.field), F.lit(0.0)
     for one in graph.intervals:
         along = (value - one.low) / (one.high - one.low)
-        here = (
-            F.lit(one.utility) + (one.end - one.utility) * along if one.end != one.utility else F.lit(one.utility)
-        )
+        here = F.lit(one.utility) + (one.end - one.utility) * along
         found = F.when((value >= one.low) & (value <= one.high), here).otherwise(found)
     return found
 
@@ -111,7 +109,7 @@ class Played:
         return float(count[(at >= after) & (at < until)].sum())
 
     def utility(self, output: Output, able: Able, after: float = 0.0, until: float = float("inf")) -> float:
-        """What an output got of the arrivals in a span of time, as a share of what all of them in time are worth."""
+        """What an output got of the arrivals in a span of time, of what all of them in time are worth to it."""
         heard, graph = self.heard[output.name], output.qos.latency
         inside = (heard.arrivals >= after) & (heard.arrivals < until)
         late = np.ones(int(inside.sum())) if graph is None else graph.many(heard.latencies[inside])
@@ -172,7 +170,7 @@ class Look:
 
 
 def session(name: str) -> SparkSession:
-    """A batch of a network is a job for what is shared, and one for each output: the fewer tasks, the less it costs."""
+    """A Spark with few tasks a job: a batch of a network is a job for what is shared and one for each output."""
     few = {"spark.sql.files.minPartitionNum": "4", "spark.sql.shuffle.partitions": "1"}
     return playing.session(name, **few)
 
@@ -215,9 +213,9 @@ def capacity(
 ) -> Able:
     """What a network can do in batches of about `seconds`.
 
-    It gets its next rows when it has committed the last ones. The JVM compiles and recompiles for half a minute, so
-    batches are at least of a size that rows are what costs, and go on until four in a row bring no better rate
-    or `most` seconds are over; the median of the last four counts.
+    It gets its next rows when it has committed the last ones. The JVM compiles and recompiles for half a minute:
+    batches are never so small that rows are not what costs, and go on until four in a row bring no better
+    rate or `most` seconds are over; the median of the last four counts.
     """
     source = place.fresh("calibrate-in")
     lines.rewind()
