@@ -214,8 +214,8 @@ def capacity(
     """What a network can do in batches of about `seconds`.
 
     It gets its next rows when it has committed the last ones. The JVM compiles and recompiles for half a minute:
-    batches are never so small that rows are not what costs, and go on until four in a row bring no better
-    rate or `most` seconds are over; the median of the last four counts.
+    they grow until a batch takes as long as it may, and go on until four in a row bring no better rate or
+    `most` seconds are over. The median of the last four counts.
     """
     source = place.fresh("calibrate-in")
     lines.rewind()
@@ -236,9 +236,10 @@ def capacity(
             fed += count // _FILES * _FILES
             rates.append(count / took)
             say(f"calibrating: {rates[-1]:,.0f} rows/s")
-            since_best = 0 if rates[-1] > 1.05 * best or took < 0.7 * seconds else since_best + 1
+            since_best = 0 if rates[-1] > 1.05 * best or took < 0.5 * seconds else since_best + 1
             best = max(best, rates[-1])
-            count = max(_FIRST, int(count * max(0.7, min(3.0, seconds / took))))
+            # What a batch costs whatever is in it hides what rows cost as long as they are few.
+            count = count * 2 if took < seconds else int(count * max(0.5, seconds / took))
     finally:
         running.stop()
         shutil.rmtree(source, ignore_errors=True)

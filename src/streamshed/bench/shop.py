@@ -34,11 +34,11 @@ def events(count: int = 50_000, seed: int = 1) -> Lines:
 def radial(count: int, seed: int, largest: float) -> str:
     """A radial network of so many functions, as a SQL expression of `cart` and `seconds`."""
     rng = np.random.default_rng(seed)
+    weights, carts, times = rng.uniform(0.1, 1, count), rng.uniform(1, largest, count), rng.exponential(40, count)
     return " + ".join(
-        f"{weight:.3f} * exp(0 - (power(cart - {cart:.1f}, 2) / 900 + power(seconds - {second:.1f}, 2) / 400))"
-        for weight, cart, second in zip(
-            rng.uniform(0.1, 1, count), rng.uniform(1, largest, count), rng.exponential(40, count), strict=True
-        )
+        f"{weight:.3f} * exp(0 - power(abs(cart - {cart:.1f}), 1.8) / 900"
+        f" - power(abs(seconds - {time:.1f}), 1.6) / 400)"
+        for weight, cart, time in zip(weights, carts, times, strict=True)
     )
 
 

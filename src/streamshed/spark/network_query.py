@@ -39,7 +39,8 @@ _MARKS = re.compile(r"spark_partition_id\(\) >= -(\d+)")
 _AT_A_TIME = 3
 _SAMPLE = 2000  # rows
 _SAMPLE_EVERY = 10.0  # seconds
-_REMEMBERED = 50  # batches for which a drop that is no longer in force stays in the plan
+_REMEMBERED = 50  # batches for which drops that are no longer in force stay in the plan
+_REHEARSED = range(1, 4)  # batches of a query whose plans have the drops in them, though nothing is dropped
 
 
 class Runtime(Protocol):
@@ -229,8 +230,11 @@ class FusedQuery(NetworkQuery):
         number = next(_view_numbers)
         self._input = f"streamshed_{number}_in"
         self._views = {name: f"streamshed_{number}_{index}" for index, name in enumerate(self.layout.shared)}
-        self._recent: dict[str, int] = {}
-        self._ranges: dict[str, int] = {}
+        self._begun: int | None = None
+        self._dropped: int | None = None
+        # A drop by value mostly takes one range: what lies below a cut.
+        self._ranges = {on: min(1, slot.size - 1) for on, slot in self.slots.slots.items()}
+        self._rehearses = False
         self._readers: dict[str, PlanReader] = {}
         self._prepared = False
         self._sample_at = 0.0
@@ -261,6 +265,8 @@ class FusedQuery(NetworkQuery):
     def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
         writer = self.stream().writeStream.foreachBatch(self._batch).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint)
+        # What only drains what is there has no burst to be ready for.
+        self._rehearses = not {"availableNow", "once"} & set(trigger)
         self.query = (writer.trigger(**trigger) if trigger else writer).start()
         return self.query
 
@@ -355,17 +361,11 @@ class FusedQuery(NetworkQuery):
                 for at, name in enumerate(self.layout.sources)
             }
         numbers: Numbers = span.numbers or (None,) * self.slots.size
-        for on in self.layout.arcs:
-            if self.slots.active(numbers, on):
-                self._recent[on] = number
-                self._ranges[on] = max(self._ranges.get(on, 0), self.slots.ranges(numbers, on))
-        for name in self.layout.sources:
-            if self.slots.active_raw(numbers, name):
-                self._recent[raw_arc(name)] = number
+        places = {*self.slots.slots, *map(raw_arc, self.slots.raw)}
+        armed = self._armed(numbers, number)
 
         def dropping(on: str) -> bool:
-            # Plans that come and go are compiled anew: what was dropped lately stays, as a drop of nothing.
-            return number - self._recent.get(on, -_REMEMBERED - 1) <= _REMEMBERED
+            return armed and on in places
 
         number_at = literals(self.slots, numbers)
         return Writer(
@@ -379,8 +379,27 @@ class FusedQuery(NetworkQuery):
             self.functions,
             self.parsers,
             counting=len(inputs) == 1,
-            ranges=lambda on: self._ranges.get(on, 0),
+            ranges=self._ranges.__getitem__,
         )
+
+    def _armed(self, numbers: Numbers, number: int) -> bool:
+        """Whether the plans of a batch have the drops in them: all of them or none.
+
+        New plans are new code, and code that has just been generated runs at a fraction of its speed; a burst
+        is the worst time for that. So there are two kinds of plans only, and the one with drops is run a few
+        times at the start, and kept for a while when nothing is dropped any more.
+        """
+        if self._begun is None:
+            self._begun = number
+        for on in self.layout.arcs:
+            if self.slots.active(numbers, on):
+                self._dropped = number
+                self._ranges[on] = max(self._ranges[on], self.slots.ranges(numbers, on))
+        if any(self.slots.active_raw(numbers, name) for name in self.layout.sources):
+            self._dropped = number
+        if self._dropped is not None and number - self._dropped <= _REMEMBERED:
+            return True
+        return self._rehearses and number - self._begun in _REHEARSED
 
     def _count_sources(self, plan: Any) -> dict[str, int]:
         """What each of several sources gave, counted in the plan that reads them."""
