@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 help:            ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
-demo: setup      ## a burst at three times this machine's capacity, with and without Streamshed
+demo: setup      ## a burst at three times this machine's capacity through a network, with and without shedding
 	$(VENV)/bin/streamshed demo
 
 test: check unit ## all checks and all tests

@@ -254,7 +254,7 @@ def draw(outcome: Outcome, out: Path) -> None:
         below.bar(at, heights, 0.24, color=COLOURS[row["policy"]])
         for place, height in zip(at, heights, strict=True):
             below.text(place, height + 0.015, f"{height:.2f}", ha="center", fontsize=8, color="#444444")
-    wanted = [f"{name}\n{_WANTS.get(name, '')}" for name in outcome.able.rows]
+    wanted = [name + "\n" + _WANTS.get(name, "").replace(", ", ",\n") for name in outcome.able.rows]
     below.set_xticks(places, [*wanted, "all four\nmean"], fontsize=9)
     below.set_ylim(0, 1.1)
     below.set_ylabel("utility")
