@@ -27,7 +27,7 @@ _aside = Console(stderr=True)
 
 @app.command()
 def demo(
-    latency: Annotated[str, typer.Option(help="The bound to keep.")] = "4 seconds",
+    latency: Annotated[str, typer.Option(help="The bound to keep.")] = "6 seconds",
     out: Annotated[Path, typer.Option(help="Where to put the picture (and its numbers, as .json).")] = Path(
         "demo.png"
     ),

@@ -73,7 +73,7 @@ class Outcome:
         }
 
 
-def run(console: Console, out: Path, bound: float = 4.0, times: Times | None = None) -> Outcome:
+def run(console: Console, out: Path, bound: float = 6.0, times: Times | None = None) -> Outcome:
     """Calibrate, play the same arrivals under each policy, draw and tell."""
     times = times or Times()
     network, lines = shop.network(bound), shop.events()

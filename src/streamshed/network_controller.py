@@ -54,6 +54,8 @@ class FlowSample:
     dropping: bool = False
     """Whether anything was dropped, by the plan in force."""
     finished: bool = True
+    rehearsal: bool = False
+    """Whether its plans were run for the first time, to be ready: how long that takes tells nothing of others."""
 
     @property
     def duration(self) -> float:

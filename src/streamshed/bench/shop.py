@@ -14,7 +14,7 @@ import numpy as np
 from streamshed.bench.feeder import Lines
 from streamshed.network import Builder, Network
 
-_TERM = 5e-7  # seconds that one radial function takes; only the proportions of costs count
+_TERM = 2.5e-7  # seconds that one radial function takes; only the proportions of costs count
 
 
 def events(count: int = 50_000, seed: int = 1) -> Lines:
@@ -42,7 +42,7 @@ def radial(count: int, seed: int, largest: float) -> str:
     )
 
 
-def network(bound: float = 4.0) -> Network:
+def network(bound: float = 6.0) -> Network:
     """One parse for all; what each team wants differs.
 
     fraud        checks carts before they are paid: large ones above all, and within the bound
@@ -56,11 +56,11 @@ def network(bound: float = 4.0) -> Network:
         Builder("shop")
         .source("events", "visitor INT, cart DOUBLE, items INT, seconds DOUBLE, at TIMESTAMP", parse="json",
                 arrived="at", rate=20_000, values={"cart": (1, 250)})
-        .filter("people", "events", "items > 0", cost=2 * _TERM, selectivity=0.98)
-        .map("checked", "people", {**seen, "risk": radial(24, 1, 400)}, cost=24 * _TERM)
+        .filter("people", "events", "items > 0", cost=_TERM, selectivity=0.98)
+        .map("checked", "people", {**seen, "risk": radial(36, 1, 400)}, cost=36 * _TERM)
         .filter("several", "people", "items >= 2", cost=0.2 * _TERM, selectivity=0.75)
-        .map("priced", "several", {**seen, "discount": radial(14, 2, 200)}, cost=14 * _TERM)
-        .map("guessed", "people", {**seen, "next": radial(18, 3, 150)}, cost=18 * _TERM)
+        .map("priced", "several", {**seen, "discount": radial(20, 2, 200)}, cost=20 * _TERM)
+        .map("guessed", "people", {**seen, "next": radial(27, 3, 150)}, cost=27 * _TERM)
         .map("minutes", "people", {**seen, "minutes": "seconds / 60"}, cost=_TERM)
         .output("fraud", "checked", latency=soon,
                 value=("cart", [[0, 40, 0.02], [40, 150, 0.3], [150, 1000, 1.0]]))

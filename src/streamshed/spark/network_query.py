@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,6 +42,7 @@ _SAMPLE = 2000  # rows
 _SAMPLE_EVERY = 10.0  # seconds
 _REMEMBERED = 50  # batches for which drops that are no longer in force stay in the plan
 _REHEARSED = range(1, 4)  # batches of a query whose plans have the drops in them, though nothing is dropped
+_CALM = 0.6  # and only if the one before took less than this share of what makes one worth a look
 
 
 class Runtime(Protocol):
@@ -235,6 +237,8 @@ class FusedQuery(NetworkQuery):
         # A drop by value mostly takes one range: what lies below a cut.
         self._ranges = {on: min(1, slot.size - 1) for on, slot in self.slots.slots.items()}
         self._rehearses = False
+        self._rehearsed: set[int] = set()
+        self._took = 0.0
         self._readers: dict[str, PlanReader] = {}
         self._prepared = False
         self._sample_at = 0.0
@@ -277,6 +281,7 @@ class FusedQuery(NetworkQuery):
             raise self._failure(error) from None
 
     def _process(self, rows: DataFrame, number: int) -> None:
+        begun = time.monotonic()
         session = rows.sparkSession
         if not self._prepared:
             # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
@@ -315,6 +320,10 @@ class FusedQuery(NetworkQuery):
                 one._jdf.queryExecution().logical().rdd().unpersist(False)
         with self._lock:
             self._counts[number] = counts
+        self._took = time.monotonic() - begun
+
+    def _sample(self, seen: Sample, *flows: Any) -> FlowSample:
+        return replace(super()._sample(seen, *flows), rehearsal=seen.batch in self._rehearsed)
 
     def _sample_values(self, session: SparkSession, writer: Writer) -> None:
         """Look at some rows as they came in: how are the values spread that drops go by?"""
@@ -363,6 +372,8 @@ class FusedQuery(NetworkQuery):
         numbers: Numbers = span.numbers or (None,) * self.slots.size
         places = {*self.slots.slots, *map(raw_arc, self.slots.raw)}
         armed = self._armed(numbers, number)
+        if number in self._rehearsed:
+            numbers = self.slots.rehearsal()
 
         def dropping(on: str) -> bool:
             return armed and on in places
@@ -387,7 +398,7 @@ class FusedQuery(NetworkQuery):
 
         New plans are new code, and code that has just been generated runs at a fraction of its speed; a burst
         is the worst time for that. So there are two kinds of plans only, and the one with drops is run a few
-        times at the start, and kept for a while when nothing is dropped any more.
+        times at a calm start, and kept for a while when nothing is dropped any more.
         """
         if self._begun is None:
             self._begun = number
@@ -399,7 +410,10 @@ class FusedQuery(NetworkQuery):
             self._dropped = number
         if self._dropped is not None and number - self._dropped <= _REMEMBERED:
             return True
-        return self._rehearses and number - self._begun in _REHEARSED
+        calm = self._took < _CALM * self.runtime.look_after()
+        if self._rehearses and calm and number - self._begun in _REHEARSED:
+            self._rehearsed.add(number)
+        return number in self._rehearsed
 
     def _count_sources(self, plan: Any) -> dict[str, int]:
         """What each of several sources gave, counted in the plan that reads them."""

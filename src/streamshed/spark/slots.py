@@ -134,6 +134,15 @@ class Slots:
         """Whether anything of a source is dropped before it is parsed."""
         return source in self.raw and numbers[self.raw[source]] is not None
 
+    def rehearsal(self) -> Numbers:
+        """Numbers by which every row is looked at as if it might go, and none goes (one in 2⁵³ might)."""
+        numbers: list[float | None] = [WHOLE - 1.0] * self.size
+        for slot in self.slots.values():
+            if slot.field is not None:
+                spans = [(-_MOST, _MOST), *[_NONE] * (RANGES - 1)]
+                numbers[slot.at + 2 : slot.at + slot.size] = [end for span in spans for end in span]
+        return tuple(numbers)
+
     def ranges(self, numbers: Numbers, arc: str) -> int:
         """How many ranges the drop on an arc has: 0 where it is at random."""
         slot = self.slots[arc]
