@@ -66,6 +66,21 @@ def test_a_drop_is_written_with_the_ranges_it_has(spark: SparkSession) -> None:
     assert slots.ranges(slots.encode([]), "s->f") == 0
 
 
+@pytest.mark.parametrize("parse", [None, "json"])
+def test_a_rehearsal_looks_at_every_row_and_drops_none(spark: SparkSession, parse: str | None) -> None:
+    slots = Slots.of(network(parse))
+    numbers = slots.rehearsal()
+    assert len(numbers) == slots.size
+    assert all(slots.active(numbers, on) for on in slots.slots)
+    assert all(slots.active_raw(numbers, source) for source in slots.raw)
+    rows = spark.range(2000).selectExpr("CAST(id % 100 AS INT) AS v", "id % 13 = 0 AS ok", "'' AS value")
+    number = literals(slots, numbers)
+    tests = [slots.passes(on, network().schemas["s"], number, 1) for on in slots.slots]
+    tests += [slots.passes_raw(source, ["value"], number) for source in slots.raw]
+    for test in tests:
+        assert rows.where(test).count() == 2000
+
+
 def test_what_is_no_range_of_the_field_is_refused() -> None:
     slots = Slots.of(network())
     for where in ("v * v < 10", "ok", "v < 3 OR ok"):
