@@ -31,10 +31,10 @@ COLOURS = {"none": "#D55E00", "input-uniform": "#E69F00", "lsrm-semantic": "#006
 class Times:
     """How long the parts of the demo take, seconds."""
 
-    calm: float = 8.0
-    burst: float = 16.0
-    after: float = 8.0
-    settle: float = 3.0
+    calm: float = 7.0
+    burst: float = 20.0
+    after: float = 6.0
+    settle: float = 2.0
     calibrate: float = 30.0
 
     @property

@@ -297,13 +297,14 @@ class _QueryState:
         """Whether what arrives is too much for one batch after the other, each as long as the bound allows."""
         if not self.cost.ready:
             return None
-        allowed = _ALLOWED * self.detector.latency
+        # As the detector does, aim lower where durations scatter.
+        allowed = _ALLOWED * self.detector.latency / (1.0 + 1.5 * self.cost.spread)
         rate = self._arrivals.value
         arriving = rate * allowed
         predicted = self.cost.predict(arriving, arriving)
         if predicted <= _LEAVE * allowed:
             return None
-        fitting = self.cost.fitting(arriving, allowed / (1.0 + 1.5 * self.cost.spread))
+        fitting = self.cost.fitting(arriving, allowed)
         return Overload(arriving=arriving, fitting=fitting, rate=rate, predicted=predicted, allowed=allowed)
 
     def observe(self, sample: FlowSample, selectivities: Mapping[str, float]) -> None:

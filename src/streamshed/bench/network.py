@@ -24,7 +24,7 @@ from streamshed.network import Builder, Network
 POLICIES = ("none", "input-uniform", "lsrm-random", "lsrm-semantic")
 FACTORS = (2.0, 4.0)
 BOUND = 6.0
-CALM = 6.0  # seconds with little to do at the start of each run: the controller learns what a batch costs
+CALM = 10.0  # seconds with little to do at the start of each run: the controller learns what a batch costs
 SETTLING = 8.0  # seconds of overload that do not count
 COUNTED = 14.0
 CALM_LOAD = 0.4

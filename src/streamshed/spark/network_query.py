@@ -37,12 +37,13 @@ log = logging.getLogger("streamshed")
 _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling a query that is being stopped"
 _view_numbers = itertools.count(1)
 _MARKS = re.compile(r"spark_partition_id\(\) >= -(\d+)")
+_FIRST_MARK = 1_000_000  # above the serial of every shed stream
 _AT_A_TIME = 3
 _SAMPLE = 2000  # rows
 _SAMPLE_EVERY = 10.0  # seconds
 _REMEMBERED = 50  # batches for which drops that are no longer in force stay in the plan
 _REHEARSED = range(1, 4)  # batches of a query whose plans have the drops in them, though nothing is dropped
-_CALM = 0.6  # and only if the one before took less than this share of what makes one worth a look
+_CALM = 1.0  # and only if the one before took less than this share of what makes one worth a look
 
 
 class Runtime(Protocol):
@@ -58,14 +59,15 @@ class Runtime(Protocol):
 
 
 def marks_for(layout: QueryLayout, slots: Slots) -> Marks:
-    """A mark for each source, each box that changes the number of rows, and each arc with a drop."""
+    """A mark for each source, each box that changes the number of rows, and each arc with a drop.
+
+    The same for every query, unlike the serials of shed streams: marks are literals in the generated code, and
+    equal code is compiled only once, also when a network is run again.
+    """
     arcs = [on for on in layout.arcs if on in slots.slots]
     raw = [raw_arc(name) for name in layout.sources if name in slots.raw]
     names = [*layout.sources, *raw, *counted_nodes(layout), *arcs]
-    found: dict[str, int] = {}
-    for name in names:
-        found[name] = marks_of(next_serial())[1]
-    return Marks(found)
+    return Marks({name: marks_of(_FIRST_MARK + index)[1] for index, name in enumerate(names)})
 
 
 def flows(layout: QueryLayout, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
