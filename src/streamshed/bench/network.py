@@ -25,8 +25,8 @@ POLICIES = ("none", "input-uniform", "lsrm-random", "lsrm-semantic")
 FACTORS = (2.0, 4.0)
 BOUND = 6.0
 CALM = 10.0  # seconds with little to do at the start of each run: the controller learns what a batch costs
-SETTLING = 8.0  # seconds of overload that do not count
-COUNTED = 14.0
+SETTLING = 6.0  # seconds of overload that do not count
+COUNTED = 12.0
 CALM_LOAD = 0.4
 # For each query: least value it takes, terms of its computation, cut between common and wanted values, worth of
 # the common ones.
