@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from streamshed import demo
 console = Console(width=120)
-times = demo.Times(calm=1.0, burst=2.0, after=0.5, settle=0.5, calibrate=1.0)
+times = demo.Times(calm=1.0, burst=2.0, after=0.5, settle=2.0, calibrate=1.0)
 console.print(demo.summary_table(demo.run(console, Path(sys.argv[1]), 4.0, times)))
 """
 

@@ -70,6 +70,15 @@ def test_rows_that_never_came_are_worth_nothing_and_wait_on() -> None:
     assert nothing.utility(value, ABLE) == nothing.utility(loss, ABLE) == 0.0
 
 
+def test_a_run_that_delivered_nothing_can_be_drawn() -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    run = Run([], 100, np.array([5.0, 4.0]), np.array([50.0, 50.0]), 5.0)
+    audience.draw_latency(axes, Played("p", network(), run, {}, NetworkReport()), "red", "p")
+    assert len(axes.lines) == 2
+
+
 def test_spark_finds_the_same_worth_as_the_graph(spark: SparkSession) -> None:
     graph = ValueGraph.of("v", [[0, 10, 0.1], [10, 20, 0.2, 0.8], [30, 40, 1.0]])
     values = [-1.0, 0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 39.0, 40.0, 41.0]

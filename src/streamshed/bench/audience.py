@@ -329,11 +329,14 @@ def _look(policy: str, rate: Rate, begin: float, feeder: Feeder, running: Runnin
 
 def draw_latency(axes: Any, played: Played, colour: str, label: str, style: str = "-") -> None:
     """The latency of delivered rows by their arrival; dotted what was never delivered, by its age at the end."""
-    batches = played.run.batches
-    # A line falls within a batch, row by row, and jumps to the next: a gap there would hide how high it jumps.
-    at = np.concatenate([np.sort(b.arrivals) for b in batches])
-    late = np.concatenate([b.committed - np.sort(b.arrivals) for b in batches])
-    axes.plot(at, late, color=colour, linestyle=style, linewidth=1.8, label=label)
+    # One line through all batches: it falls within a batch, row by row, and jumps to the next.
+    at = [np.sort(b.arrivals) for b in played.run.batches]
+    late = [b.committed - arrivals for b, arrivals in zip(played.run.batches, at, strict=True)]
+    nothing = np.array([])
+    axes.plot(
+        np.concatenate([nothing, *at]), np.concatenate([nothing, *late]),
+        color=colour, linestyle=style, linewidth=1.8, label=label,
+    )  # fmt: skip
     if len(played.run.waiting):
         ages = np.sort(played.run.waiting)[::-1]
         axes.plot(played.run.ended - ages, ages, color=colour, linestyle=":", linewidth=1.8)
