@@ -107,6 +107,24 @@ def test_an_overload_is_brought_inside_the_bound_whatever_the_costs_of_the_spec(
     assert spark.controller.plan.drops
 
 
+def test_a_lasting_overload_is_shed_evenly() -> None:
+    """A batch is short because of the drops; that the next would fit whole is no reason to keep it whole."""
+    spark = Spark(controller("input-uniform"), fixed=0.8)
+    busy = 0.8 / spark.catalog.source_coefficients["s"]
+    dropping: list[bool] = []
+
+    def rate(t: float) -> float:
+        if t > 30:
+            dropping.append(bool(spark.controller.plan.drops))
+        # Something else held a batch up; the ones after it are short, since most of what waits is dropped.
+        spark.factor = 8.0 if 22 < t < 25 else 1.0
+        return 0.2 * busy if t < 20 else busy
+
+    spark.run(rate, 120)
+    assert len(dropping) > 20
+    assert all(dropping)
+
+
 def test_no_overload_no_drop_and_what_was_shed_is_given_back() -> None:
     spark = Spark(controller())
     spark.run(lambda t: 500.0, 30)

@@ -27,25 +27,36 @@ _aside = Console(stderr=True)
 
 @app.command()
 def demo(
-    latency: Annotated[str, typer.Option(help="The bound to keep.")] = "4 seconds",
+    latency: Annotated[str, typer.Option(help="The bound to keep.")] = "6 seconds",
     out: Annotated[Path, typer.Option(help="Where to put the picture (and its numbers, as .json).")] = Path(
         "demo.png"
     ),
+    drop_in: Annotated[
+        bool, typer.Option("--drop-in", help="One job and one line of shedding, instead of a network.")
+    ] = False,
 ) -> None:
     """A burst at three times this machine's capacity: plain Spark and Streamshed side by side."""
-    from streamshed import demo as show
-
     bound = seconds(latency, "--latency")
-    outcome = show.run(_screen, out, bound)
+    if drop_in:
+        from streamshed import demo_drop_in
+
+        table = demo_drop_in.summary_table(demo_drop_in.run(_screen, out, bound))
+    else:
+        from streamshed import demo as network_demo
+
+        table = network_demo.summary_table(network_demo.run(_screen, out, bound))
     _screen.print()
-    _screen.print(show.summary_table(outcome))
-    _screen.print(f"picture: [bold]{out}[/]")
+    _screen.print(table)
+    _screen.print(f"picture: [bold]{out}[/], numbers: [bold]{out.with_suffix('.json')}[/]")
 
 
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="A benchmark's name, or 'list'.")] = "list",
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write numbers and a picture to this folder, where there is one.")
+    ] = None,
 ) -> None:
     """Measure Streamshed on this machine. Each result is a ratio within one run, or a latency."""
     from streamshed import bench as benches
@@ -54,7 +65,7 @@ def bench(
         for each, summary in benches.BENCHES.items():
             _screen.print(f"[bold]{each:<10}[/] {summary}")
         return
-    measure = benches.bench(name)
+    measure = benches.bench(name, out)
     with _aside.status(f"bench {name}") as status:
         result = measure(lambda text: status.update(f"bench {name} · {text}"))
     if as_json:

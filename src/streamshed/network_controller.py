@@ -25,6 +25,8 @@ from streamshed.records import Mode, Overload, Plan, Sample
 _RAISE = 4.0  # the share of the work that is done grows at most so many times from one plan to the next
 _DEADBAND = 0.03  # changes of it smaller than this are not worth a new plan
 _FLOOR = 0.02
+_ALLOWED = 0.46  # share of the bound that a batch may take: half of it, less a margin
+_LEAVE = 0.9  # of that, what batches of all that arrives must stay below for shedding to end
 _FORGET = 0.8  # weight of what was counted before against what the newest batch counted
 
 
@@ -54,6 +56,8 @@ class FlowSample:
     dropping: bool = False
     """Whether anything was dropped, by the plan in force."""
     finished: bool = True
+    rehearsal: bool = False
+    """Whether its plans were run for the first time, to be ready: how long that takes tells nothing of others."""
 
     @property
     def duration(self) -> float:
@@ -168,6 +172,10 @@ class NetworkController:
             self.share = 1.0
             return self._settle(Plan(reason="mode is off", mode=self.mode, at=sample.at))
         overloads = {name: s.overload for name, s in self._queries.items() if s.overload is not None}
+        if self._plan.wanted:
+            # The next batch may fit because the last one was short, which it was because of the drops.
+            lasting = {name: s.lasting() for name, s in self._queries.items() if name not in overloads}
+            overloads |= {name: overload for name, overload in lasting.items() if overload is not None}
         if not overloads:
             self.decision, self.share = None, 1.0
             reason = "nothing is shed: the next batch fits"
@@ -270,6 +278,7 @@ class _QueryState:
         self.response = KeepResponse()
         self.detector = OverloadDetector(self.cost, latency, response=self.response)
         self.overload: Overload | None = None
+        self._arrivals = ArrivalRate(window=latency / 2.0)
         self.latency: float | None = None
         self.full_share: float | None = None
         mean = catalog.load / sum(catalog.rates.values()) if sum(catalog.rates.values()) > 0 else 0.0
@@ -279,8 +288,26 @@ class _QueryState:
 
     @property
     def fits(self) -> float:
-        """Share of the full load that fits, with what past drops taught of how much really goes."""
-        return 1.0 if self.overload is None else min(1.0, self.response.keep_for(self.overload.share))
+        """Share of the full load that fits, with what past drops taught of how much really goes.
+
+        That is what fits into the next batch, and not more than would fit into one batch after the other.
+        """
+        shares = [one.share for one in (self.overload, self.lasting()) if one is not None]
+        return 1.0 if not shares else min(1.0, self.response.keep_for(min(shares)))
+
+    def lasting(self) -> Overload | None:
+        """Whether what arrives is too much for one batch after the other, each as long as the bound allows."""
+        if not self.cost.ready:
+            return None
+        # As the detector does, aim lower where durations scatter.
+        allowed = _ALLOWED * self.detector.latency / (1.0 + 1.5 * self.cost.spread)
+        rate = self._arrivals.value
+        arriving = rate * allowed
+        predicted = self.cost.predict(arriving, arriving)
+        if predicted <= _LEAVE * allowed:
+            return None
+        fitting = self.cost.fitting(arriving, allowed)
+        return Overload(arriving=arriving, fitting=fitting, rate=rate, predicted=predicted, allowed=allowed)
 
     def observe(self, sample: FlowSample, selectivities: Mapping[str, float]) -> None:
         catalog = replace(self.catalog, selectivities=selectivities)
@@ -315,6 +342,8 @@ class _QueryState:
             batch=sample.batch,
         )
         self.response.learn(told)
+        if told.finished:
+            self._arrivals.observe(told.arrived, told.gap)
         self.overload = self.detector.observe(told)
         self._see(told)
 
@@ -323,7 +352,7 @@ class _QueryState:
         if self.overload is not None:
             self.full_share = self.overload.share
         elif told.finished and self.cost.ready and told.gap > 0 and told.arrived > 0:
-            allowed = 0.46 * self.detector.latency
+            allowed = _ALLOWED * self.detector.latency
             arriving = told.arrived / told.gap * allowed
             work = self.cost.predict(arriving, arriving) - self.cost.fixed
             spare = allowed - self.cost.fixed

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streamshed.errors import InvalidArgument
 from streamshed.network import Builder, Catalog, Network
 from streamshed.records import Drop
 from streamshed.spark.layout import Layout
+from streamshed.spark.network_query import literals
 from streamshed.spark.slots import RANGES, WHOLE, Slots
 
 
@@ -44,6 +46,39 @@ def test_a_drop_at_random_is_the_same_inside_and_outside() -> None:
     for where in (None, "NOT ok"):
         numbers = slots.encode([Drop("s->f", 0.5, where)])
         assert numbers[slot.at : slot.at + 2] == (0.5 * WHOLE, 0.5 * WHOLE)
+
+
+def test_a_drop_is_written_with_the_ranges_it_has(spark: SparkSession) -> None:
+    """Fewer ranges in the SQL, the same rows."""
+    slots = Slots.of(network())
+    columns = network().schemas["s"]
+    rows = spark.range(2000).selectExpr("CAST(id % 100 AS INT) AS v", "id % 13 = 0 AS ok")
+    wheres = {None: 0, "v < 10": 1, "v < 10 OR v >= 20 AND v < 30": 2, "v < 10 OR v = 20 OR v = 30 OR v > 90": 4}
+    for where, count in wheres.items():
+        numbers = slots.encode([Drop("s->f", 0.25, where)])
+        assert slots.ranges(numbers, "s->f") == count
+        number = literals(slots, numbers)
+        few, all_of_them = (slots.passes("s->f", columns, number, ranges) for ranges in (count, RANGES))
+        assert len(few) < len(all_of_them) or count == RANGES
+        same = rows.selectExpr(f"({few}) = ({all_of_them}) AS same", f"{few} AS passes").collect()
+        assert all(row.same for row in same)
+        assert 0 < sum(row.passes for row in same) < 2000
+    assert slots.ranges(slots.encode([]), "s->f") == 0
+
+
+@pytest.mark.parametrize("parse", [None, "json"])
+def test_a_rehearsal_looks_at_every_row_and_drops_none(spark: SparkSession, parse: str | None) -> None:
+    slots = Slots.of(network(parse))
+    numbers = slots.rehearsal()
+    assert len(numbers) == slots.size
+    assert all(slots.active(numbers, on) for on in slots.slots)
+    assert all(slots.active_raw(numbers, source) for source in slots.raw)
+    rows = spark.range(2000).selectExpr("CAST(id % 100 AS INT) AS v", "id % 13 = 0 AS ok", "'' AS value")
+    number = literals(slots, numbers)
+    tests = [slots.passes(on, network().schemas["s"], number, 1) for on in slots.slots]
+    tests += [slots.passes_raw(source, ["value"], number) for source in slots.raw]
+    for test in tests:
+        assert rows.where(test).count() == 2000
 
 
 def test_what_is_no_range_of_the_field_is_refused() -> None:

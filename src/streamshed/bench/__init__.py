@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from streamshed.errors import InvalidArgument
@@ -27,15 +29,24 @@ BENCHES = {
 _VIRTUAL = {"road-map": "bench_road_map", "simulator": "bench_simulator", "las": "bench_las"}
 
 
-def bench(name: str) -> Callable[..., dict[str, Any]]:
-    """The function behind a benchmark's name."""
+_PICTURED = ("network",)
+
+
+def bench(name: str, out: Path | None = None) -> Callable[..., dict[str, Any]]:
+    """The function behind a benchmark's name; with `out`, it writes its numbers and a picture there."""
     if name not in BENCHES:
         raise InvalidArgument(
             "there is no such benchmark", got=repr(name), hint=f"choose from: {', '.join(BENCHES)}"
+        )
+    if out is not None and name not in _PICTURED:
+        raise InvalidArgument(
+            "this benchmark has no picture",
+            got=f"{name} --out {out}",
+            hint=f"those with one: {', '.join(_PICTURED)}",
         )
     run: Callable[..., dict[str, Any]]
     if name in _VIRTUAL:
         run = import_module(f"streamshed.experiments.{_VIRTUAL[name]}").run
         return lambda say: run(lambda done, total, what: say(f"{what} ({done} of {total})")) | {"bench": name}
     run = import_module(f"streamshed.bench.{name.replace('-', '_')}").run
-    return run
+    return run if out is None else partial(run, out=out)

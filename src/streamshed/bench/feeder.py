@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -20,26 +20,18 @@ Rate = Callable[[float], float]
 """Rows per second at a time since the start."""
 
 
-class Rows:
-    """A supply of JSON rows of one width, so that any number of them is one slice of bytes."""
+class Lines:
+    """A supply of lines, padded to one width, so that any number of them is one slice of bytes."""
 
-    def __init__(self, count: int = 50_000, seed: int = 1) -> None:
-        rng = np.random.default_rng(seed)
-        users = np.minimum(rng.zipf(1.3, count), 999)
-        values = rng.uniform(0, 100, count)
-        # How much work a row is differs by a factor of 20; the mean is 10.
-        work = np.clip(rng.geometric(0.1, count), 1, 20)
-        lines = [
-            json.dumps({"id": i, "user": int(u), "v": round(float(v), 3), "work": int(w)})
-            for i, (u, v, w) in enumerate(zip(users, values, work, strict=True))
-        ]
-        self.width = max(map(len, lines)) + 1
-        self.count = count
-        self._data = "".join(line.ljust(self.width - 1) + "\n" for line in lines).encode() * 2
+    def __init__(self, lines: Iterable[str]) -> None:
+        texts = list(lines)
+        self.width = max(map(len, texts)) + 1
+        self.count = len(texts)
+        self._data = "".join(line.ljust(self.width - 1) + "\n" for line in texts).encode() * 2
         self._next = 0
 
     def take(self, count: int) -> bytes:
-        """The next `count` rows, round and round."""
+        """The next `count` lines, round and round."""
         taken = bytearray()
         while count > 0:
             part = min(count, self.count)
@@ -48,11 +40,30 @@ class Rows:
             count -= part
         return bytes(taken)
 
+    def rewind(self) -> None:
+        """Begin again with the first line."""
+        self._next = 0
+
+
+class Rows(Lines):
+    """A supply of JSON rows."""
+
+    def __init__(self, count: int = 50_000, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        users = np.minimum(rng.zipf(1.3, count), 999)
+        values = rng.uniform(0, 100, count)
+        # How much work a row is differs by a factor of 20; the mean is 10.
+        work = np.clip(rng.geometric(0.1, count), 1, 20)
+        super().__init__(
+            json.dumps({"id": i, "user": int(u), "v": round(float(v), 3), "work": int(w)})
+            for i, (u, v, w) in enumerate(zip(users, values, work, strict=True))
+        )
+
 
 class Feeder(threading.Thread):
     """Puts rows into a folder on schedule, from a thread of its own."""
 
-    def __init__(self, folder: Path, rate: Rate, seconds: float, *, rows: Rows, tick: float = 0.1) -> None:
+    def __init__(self, folder: Path, rate: Rate, seconds: float, *, rows: Lines, tick: float = 0.1) -> None:
         super().__init__(name="feeder", daemon=True)
         self._folder = folder
         self._rate = rate

@@ -1,50 +1,47 @@
 """`bench network`: five queries on one stream at two and four times what this machine can process.
 
-Each policy gets the same arrivals (Spark's rate source: rows of known values, each with its arrival time). A row
-that an output gets is worth what its value graph says, times what the latency graph makes of how late it came.
-Total utility is the mean over the outputs of what they got, as a share of what prompt delivery of every row would
-be worth. `none` is the same network with shedding off: what plain Spark does.
+Each policy gets the same rows at the same times (see `audience`). What an output got is told as a share of what
+all of its rows would be worth in time; total utility is the mean over the outputs. `none` is the same network
+with shedding off: what plain Spark does.
 """
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-import streamshed as ss
 import streamshed.bench.play as playing
-from streamshed.bench.jobs import weighted_quantile
+from streamshed.bench import audience
+from streamshed.bench.audience import Able, Played
+from streamshed.bench.feeder import Lines
 from streamshed.bench.play import Say
 from streamshed.network import Builder, Network
-from streamshed.network.graph import Output
-from streamshed.spark.runtime import RunningNetwork
 
 POLICIES = ("none", "input-uniform", "lsrm-random", "lsrm-semantic")
 FACTORS = (2.0, 4.0)
 BOUND = 6.0
-SECONDS = 45.0
-SETTLING = (
-    18.0  # seconds at the start of each run that do not count: the controller has yet to see its first batches
-)
+CALM = 10.0  # seconds with little to do at the start of each run: the controller learns what a batch costs
+SETTLING = 6.0  # seconds of overload that do not count
+COUNTED = 12.0
+CALM_LOAD = 0.4
 # For each query: least value it takes, terms of its computation, cut between common and wanted values, worth of
 # the common ones.
-QUERIES = ((0, 4, 75, 0.05), (0, 8, 80, 0.9), (20, 8, 90, 0.1), (40, 6, 70, 0.4), (60, 4, 85, 0.02))
+QUERIES = ((0, 12, 75, 0.05), (0, 24, 80, 0.9), (20, 24, 90, 0.1), (40, 18, 70, 0.4), (60, 12, 85, 0.02))
 
 
 def network() -> Network:
     builder = Builder("five").source(
-        "rows", "id LONG, v DOUBLE, at TIMESTAMP", arrived="at", values={"v": (0, 100)}
+        "rows", "id LONG, v DOUBLE, at TIMESTAMP", parse="json", arrived="at", values={"v": (0, 100)}
     )
     builder.map("shared", "rows", {"id": "id", "v": "v", "w": terms("v", 3), "at": "at"}, cost=5e-7)
     for number, (least, work, cut, worth) in enumerate(QUERIES):
         builder.filter(f"f{number}", "shared", f"v >= {least}", cost=5e-8, selectivity=1 - least / 100)
         columns = {"id": "id", "v": "v", "score": terms("w", work), "at": "at"}
-        builder.map(f"m{number}", f"f{number}", columns, cost=1.5e-7 * work)
+        builder.map(f"m{number}", f"f{number}", columns, cost=1.7e-7 * work)
         builder.output(
             f"q{number}",
             f"m{number}",
@@ -60,122 +57,109 @@ def terms(field: str, count: int) -> str:
                       for number in range(1, count + 1))  # fmt: skip
 
 
-def stream(spark: SparkSession, rate: float) -> DataFrame:
-    rows = spark.readStream.format("rate").option("rowsPerSecond", int(rate)).option("numPartitions", 4).load()
-    return rows.select(F.col("value").alias("id"), value().alias("v"), F.col("timestamp").alias("at"))
+def rows(count: int = 50_000, seed: int = 1) -> Lines:
+    """Values spread evenly from 0 to 100."""
+    values = np.random.default_rng(seed).uniform(0, 100, count)
+    return Lines(json.dumps({"id": at, "v": round(float(v), 3)}) for at, v in enumerate(values))
 
 
-def value() -> Any:
-    return F.pmod(F.xxhash64("value"), F.lit(100_000)) / 1000.0
-
-
-class Ledger:
-    """What an output got: rows and their worth, by batch and second of arrival."""
-
-    def __init__(self, output: Output) -> None:
-        graph = output.qos.value
-        assert graph is not None
-        worth = F.lit(0.0)
-        for interval in graph.intervals:
-            worth = F.when(F.col("v") >= interval.low, F.lit(interval.utility)).otherwise(worth)
-        self.worth = worth
-        self.entries: list[tuple[int, int, int, float]] = []
-
-    def __call__(self, rows: DataFrame, batch: int) -> None:
-        second = F.unix_seconds("at").alias("second")
-        # The score is used, or Spark would not compute it.
-        found = rows.groupBy(second).agg(F.count("*"), F.sum(self.worth), F.sum("score")).collect()
-        self.entries.extend((batch, int(row[0]), int(row[1]), float(row[2])) for row in found)
-
-
-def start(
-    spark: SparkSession, place: playing.Workplace, made: Network, policy: str, rate: float
-) -> RunningNetwork:
-    return ss.run(
-        spark,
-        made,
-        sources={"rows": stream(spark, rate)},
-        sinks={output.name: Ledger(output) for output in made.outputs},
-        policy=policy,
-        mode="off" if policy == "none" else "enforce",
-        latency=BOUND,
-        checkpoint=str(place.fresh(policy)),
-    )
-
-
-def capacity(spark: SparkSession, place: playing.Workplace, made: Network, say: Say) -> float:
-    """Rows per second that the network can just process inside the bound: two runs, the second near that rate."""
-    rate = 20_000.0
-    for seconds in (30.0, 25.0):
-        running = start(spark, place, made, "none", rate)
-        time.sleep(seconds)
-        running.stop()
-        share = running.controller.full_share
-        say(f"capacity: {rate:,.0f} rows/s is {1 / share if share else 0:.2f} of what fits")
-        rate *= min(8.0, share or 1.0)
-    return rate
-
-
-def worth_of_all(spark: SparkSession, made: Network) -> dict[str, float]:
-    """Worth of an arriving row to each output, on average, when it is delivered in time."""
-    rows = spark.range(200_000).select(F.col("id").alias("value")).select(value().alias("v"))
-    found = {}
-    for (least, *_), output in zip(QUERIES, made.outputs, strict=True):
-        total = rows.where(f"v >= {least}").agg(F.sum(Ledger(output).worth)).first()
-        assert total is not None
-        found[output.name] = float(total[0]) / 200_000
-    return found
-
-
-def measure(
-    spark: SparkSession, place: playing.Workplace, made: Network, policy: str, rate: float, full: dict[str, float]
-) -> dict[str, Any]:
-    running = start(spark, place, made, policy, rate)
-    begin = time.time()
-    time.sleep(SECONDS)
-    ended = time.time()
-    running.stop()
-    committed = {sample.batch: sample.at for sample in running.samples if sample.finished}
-    first, last = begin + SETTLING, ended - 2 * BOUND
-    late: list[float] = []
-    weight: list[float] = []
-    utility: dict[str, float] = defaultdict(float)
-    for output in made.outputs:
-        graph = output.qos.latency
-        assert graph is not None
-        for batch, second, rows, worth in running.sinks[output.name].entries:
-            if not first <= second < last or batch not in committed:
-                continue
-            # Rows of one second: the oldest of them.
-            latency = committed[batch] - second
-            late.append(latency)
-            weight.append(rows)
-            utility[output.name] += worth * graph(latency)
-    seconds = float(int(last) - int(first))
-    shares = {name: utility[name] / (rate * seconds * worth) for name, worth in full.items()}
-    batches = [s for s in running.samples if s.finished and s.started >= first and s.at <= ended]
+def judge(played: Played, factor: float, able: Able, after: float, until: float) -> dict[str, Any]:
+    """What a policy made of the arrivals in a span of time."""
+    shares = played.utilities(able, after, until)
+    counted = [b for b in played.run.batches if after <= b.started and b.committed <= until + 2 * BOUND]
     return {
-        "policy": policy,
+        "factor": factor,
+        "policy": played.policy,
         "utility": round(float(np.mean(list(shares.values()))), 4),
         "by_output": {name: round(share, 3) for name, share in shares.items()},
-        "latency_p99": round(weighted_quantile(np.array(late), np.array(weight), 0.99), 2) if late else None,
-        "latency_median": round(weighted_quantile(np.array(late), np.array(weight), 0.5), 2) if late else None,
-        "worst_batch": round(max((s.latency for s in batches), default=0.0), 2),
-        "batches": len(batches),
-        "shed": {name: rows for name, rows in running.report().shed.items() if rows},
+        "latency_median": round(played.latency(0.5, able, after, until), 2),
+        "latency_p99": round(played.latency(0.99, able, after, until), 2),
+        "in_time": round(played.in_time(BOUND, able, after, until), 3),
+        "batches": len(counted),
+        "plans": len(played.plans),
+        "shed": {name: rows for name, rows in played.report.shed.items() if rows},
     }
 
 
-def run(say: Say) -> dict[str, Any]:
-    spark = playing.session("bench network")
-    made = network()
+def run(say: Say, out: Path | None = None) -> dict[str, Any]:
+    spark = audience.session("bench network")
+    made, lines = network(), rows()
+    overloaded = CALM + SETTLING + COUNTED
+    found: list[dict[str, Any]] = []
+    runs: list[tuple[float, Played]] = []
     with playing.Workplace() as place:
-        able = capacity(spark, place, made, say)
-        full = worth_of_all(spark, made)
-        rows = []
+        able = audience.capacity(spark, place, made, lines, say, seconds=BOUND / 2)
         for factor in FACTORS:
+            # The overload goes on until the last row that counts is worth nothing any more.
             for policy in POLICIES:
                 say(f"{factor:g}x, {policy}")
-                rows.append({"factor": factor} | measure(spark, place, made, policy, factor * able, full))
-                say(f"{factor:g}x, {policy}: utility {rows[-1]['utility']}, p99 {rows[-1]['latency_p99']} s")
-    return {"bench": "network", "bound": BOUND, "capacity_rows_per_s": int(able), "rows": rows}
+                played = audience.play(
+                    spark,
+                    place,
+                    made,
+                    policy,
+                    lambda second, factor=factor: able.rate * (CALM_LOAD if second < CALM else factor),  # type: ignore[misc]
+                    overloaded + 2 * BOUND,
+                    lines=lines,
+                    latency=BOUND,
+                )
+                runs.append((factor, played))
+                found.append(judge(played, factor, able, CALM + SETTLING, overloaded))
+                say(f"{factor:g}x, {policy}: utility {found[-1]['utility']}, p99 {found[-1]['latency_p99']} s")
+    result = {"bench": "network", "bound": BOUND, "capacity_rows_per_s": int(able.rate), "rows": found}
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "bench-network.json").write_text(json.dumps(result, indent=1) + "\n")
+        draw(runs, found, out / "bench-network.png")
+    return result
+
+
+_STYLES: Mapping[str, tuple[str, str, str]] = {
+    "none": ("plain Spark", "#D55E00", "-"),
+    "input-uniform": ("input-uniform", "#E69F00", "-"),
+    "lsrm-random": ("lsrm-random", "#56B4E9", "-"),
+    "lsrm-semantic": ("lsrm-semantic", "#00654a", "-"),
+}
+
+
+def draw(runs: list[tuple[float, Played]], found: list[dict[str, Any]], path: Path) -> None:
+    """For each overload: latency over time by policy, and utility by output."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(
+        "Five queries on one stream: the same arrivals under four policies\n",
+        x=0.01, ha="left", fontsize=13, fontweight="bold",
+    )  # fmt: skip
+    grid = figure.subplots(2, len(FACTORS), sharey="row")
+    names = [output.name for output in runs[0][1].network.outputs]
+    for column, factor in enumerate(FACTORS):
+        above, below = grid[0][column], grid[1][column]
+        above.set_title(f"{factor:g} times what fits", loc="left", fontsize=11)
+        mine = [played for one, played in runs if one == factor]
+        for number, played in enumerate(mine):
+            label, colour, style = _STYLES[played.policy]
+            audience.draw_latency(above, played, colour, label, style)
+            judged = next(r for r in found if r["factor"] == factor and r["policy"] == played.policy)
+            heights = [*judged["by_output"].values(), judged["utility"]]
+            at = np.arange(len(heights)) + (number - (len(mine) - 1) / 2) * 0.2
+            at[-1] += 0.3
+            below.bar(at, heights, 0.185, color=colour)
+        above.axvspan(CALM + SETTLING, CALM + SETTLING + COUNTED, color="#f3f3f3", zorder=0)
+        above.axhline(BOUND, color="#333333", linewidth=1, linestyle="--")
+        above.text(0.2, BOUND + 0.3, f"bound {BOUND:g} s", fontsize=9, color="#333333")
+        above.set_xlabel("arrival (s); grey: what counts; dotted: not delivered, age at the end")
+        below.set_xticks([*range(len(names)), len(names) + 0.3], [*names, "all"])
+        below.set_ylim(0, 1.02)
+        for axes in (above, below):
+            axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+            axes.set_axisbelow(True)
+            axes.spines[["top", "right"]].set_visible(False)
+    grid[0][0].set_ylabel("end-to-end latency of a row (s)")
+    grid[0][0].set_ylim(bottom=0)
+    grid[1][0].set_ylabel("utility, of what all rows in time are worth")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.savefig(path, dpi=130, metadata={"Software": None})

@@ -45,7 +45,7 @@ Watch = Callable[[Glance], None]
 _FILES = 20  # a batch's rows come in so many files, as they do from a feeder
 
 
-def session(name: str) -> SparkSession:
+def session(name: str, **settings: str) -> SparkSession:
     return local_session(
         name,
         **{
@@ -59,7 +59,8 @@ def session(name: str) -> SparkSession:
             "spark.sql.streaming.pollingDelay": "50ms",
             # Stopping a query in the middle of a batch is an "error" to its tasks.
             "spark.log.level": "OFF",
-        },
+        }
+        | settings,
     )
 
 

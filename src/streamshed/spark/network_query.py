@@ -38,10 +38,13 @@ log = logging.getLogger("streamshed")
 _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling a query that is being stopped"
 _view_numbers = itertools.count(1)
 _MARKS = re.compile(r"spark_partition_id\(\) >= -(\d+)")
+_FIRST_MARK = 1_000_000  # above the serial of every shed stream
 _AT_A_TIME = 3
 _SAMPLE = 2000  # rows
 _SAMPLE_EVERY = 10.0  # seconds
-_REMEMBERED = 50  # batches for which a drop that is no longer in force stays in the plan
+_REMEMBERED = 50  # batches for which drops that are no longer in force stay in the plan
+_REHEARSED = range(1, 4)  # batches of a query whose plans have the drops in them, though nothing is dropped
+_CALM = 1.0  # and only if the one before took less than this share of what makes one worth a look
 
 
 class Runtime(Protocol):
@@ -57,14 +60,15 @@ class Runtime(Protocol):
 
 
 def marks_for(layout: QueryLayout, slots: Slots) -> Marks:
-    """A mark for each source, each box that changes the number of rows, and each arc with a drop."""
+    """A mark for each source, each box that changes the number of rows, and each arc with a drop.
+
+    The same for every query, unlike the serials of shed streams: marks are literals in the generated code, and
+    equal code is compiled only once, also when a network is run again.
+    """
     arcs = [on for on in layout.arcs if on in slots.slots]
     raw = [raw_arc(name) for name in layout.sources if name in slots.raw]
     names = [*layout.sources, *raw, *counted_nodes(layout), *arcs]
-    found: dict[str, int] = {}
-    for name in names:
-        found[name] = marks_of(next_serial())[1]
-    return Marks(found)
+    return Marks({name: marks_of(_FIRST_MARK + index)[1] for index, name in enumerate(names)})
 
 
 def flows(
@@ -261,7 +265,13 @@ class FusedQuery(NetworkQuery):
         number = next(_view_numbers)
         self._input = f"streamshed_{number}_in"
         self._views = {name: f"streamshed_{number}_{index}" for index, name in enumerate(self.layout.shared)}
-        self._recent: dict[str, int] = {}
+        self._begun: int | None = None
+        self._dropped: int | None = None
+        # A drop by value mostly takes one range: what lies below a cut.
+        self._ranges = {on: min(1, slot.size - 1) for on, slot in self.slots.slots.items()}
+        self._rehearses = False
+        self._rehearsed: set[int] = set()
+        self._took = 0.0
         self._readers: dict[str, PlanReader] = {}
         self._prepared = False
         self._sample_at = 0.0
@@ -292,6 +302,8 @@ class FusedQuery(NetworkQuery):
     def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
         writer = self.stream().writeStream.foreachBatch(self._batch).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint)
+        # What only drains what is there has no burst to be ready for.
+        self._rehearses = not {"availableNow", "once"} & set(trigger)
         self.query = (writer.trigger(**trigger) if trigger else writer).start()
         return self.query
 
@@ -302,6 +314,7 @@ class FusedQuery(NetworkQuery):
             raise self._failure(error) from None
 
     def _process(self, rows: DataFrame, number: int) -> None:
+        begun = time.monotonic()
         session = rows.sparkSession
         if not self._prepared:
             # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
@@ -350,6 +363,10 @@ class FusedQuery(NetworkQuery):
         with self._lock:
             self._counts[number] = counts
             self._lost = {n: loss for n, loss in self._lost.items() if n > number - 10} | {number: lost}
+        self._took = time.monotonic() - begun
+
+    def _sample(self, seen: Sample, *flows: Any) -> FlowSample:
+        return replace(super()._sample(seen, *flows), rehearsal=seen.batch in self._rehearsed)
 
     def _sample_values(self, session: SparkSession, writer: Writer) -> None:
         """Look at some rows as they came in: how are the values spread that drops go by?"""
@@ -396,16 +413,13 @@ class FusedQuery(NetworkQuery):
                 for at, name in enumerate(self.layout.sources)
             }
         numbers: Numbers = span.numbers or (None,) * self.slots.size
-        for on in self.layout.arcs:
-            if self.slots.active(numbers, on):
-                self._recent[on] = number
-        for name in self.layout.sources:
-            if self.slots.active_raw(numbers, name):
-                self._recent[raw_arc(name)] = number
+        places = {*self.slots.slots, *map(raw_arc, self.slots.raw)}
+        armed = self._armed(numbers, number)
+        if number in self._rehearsed:
+            numbers = self.slots.rehearsal()
 
         def dropping(on: str) -> bool:
-            # Plans that come and go are compiled anew: what was dropped lately stays, as a drop of nothing.
-            return number - self._recent.get(on, -_REMEMBERED - 1) <= _REMEMBERED
+            return armed and on in places
 
         number_at = literals(self.slots, numbers)
         return Writer(
@@ -419,7 +433,30 @@ class FusedQuery(NetworkQuery):
             self.functions,
             self.parsers,
             counting=len(inputs) == 1,
+            ranges=self._ranges.__getitem__,
         )
+
+    def _armed(self, numbers: Numbers, number: int) -> bool:
+        """Whether the plans of a batch have the drops in them: all of them or none.
+
+        New plans are new code, and code that has just been generated runs at a fraction of its speed; a burst
+        is the worst time for that. So there are two kinds of plans only, and the one with drops is run a few
+        times at a calm start, and kept for a while when nothing is dropped any more.
+        """
+        if self._begun is None:
+            self._begun = number
+        for on in self.layout.arcs:
+            if self.slots.active(numbers, on):
+                self._dropped = number
+                self._ranges[on] = max(self._ranges[on], self.slots.ranges(numbers, on))
+        if any(self.slots.active_raw(numbers, name) for name in self.layout.sources):
+            self._dropped = number
+        if self._dropped is not None and number - self._dropped <= _REMEMBERED:
+            return True
+        calm = self._took < _CALM * self.runtime.look_after()
+        if self._rehearses and calm and number - self._begun in _REHEARSED:
+            self._rehearsed.add(number)
+        return number in self._rehearsed
 
     def _count_sources(self, plan: Any) -> dict[str, int]:
         """What each of several sources gave, counted in the plan that reads them."""

@@ -399,14 +399,15 @@ class RunningNetwork:
                 )
             totals.add(sample, query, self.latency, self._measured())
             self._store.write(f"{query.name}.json", json.dumps(totals.__dict__).encode())
-            if sum(sample.arrived.values()):
+            if sum(sample.arrived.values()) and not sample.rehearsal:
                 self._observe(sample)
             else:
                 self._adopt()
 
     def running(self, query: NetworkQuery, sample: FlowSample) -> None:
         with self._lock:
-            self._observe(sample)
+            if not sample.rehearsal:
+                self._observe(sample)
 
     def fail_open(self, problem: BaseException) -> None:
         with self._lock, contextlib.suppress(Exception):

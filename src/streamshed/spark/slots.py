@@ -134,16 +134,33 @@ class Slots:
         """Whether anything of a source is dropped before it is parsed."""
         return source in self.raw and numbers[self.raw[source]] is not None
 
+    def rehearsal(self) -> Numbers:
+        """Numbers by which every row is looked at as if it might go, and none goes (one in 2⁵³ might)."""
+        numbers: list[float | None] = [WHOLE - 1.0] * self.size
+        for slot in self.slots.values():
+            if slot.field is not None:
+                spans = [(-_MOST, _MOST), *[_NONE] * (RANGES - 1)]
+                numbers[slot.at + 2 : slot.at + slot.size] = [end for span in spans for end in span]
+        return tuple(numbers)
+
+    def ranges(self, numbers: Numbers, arc: str) -> int:
+        """How many ranges the drop on an arc has: 0 where it is at random."""
+        slot = self.slots[arc]
+        if slot.field is None:
+            return 0
+        first = slot.at + 2
+        return sum(numbers[at : at + 2] not in ((None, None), _NONE) for at in range(first, first + 2 * RANGES, 2))
+
     # ── SQL ──────────────────────────────────────────────────────────────────────────────────────
 
-    def passes(self, arc: str, columns: Sequence[Column], number: NumberAt) -> str:
-        """True for a row that the drop on an arc lets pass."""
+    def passes(self, arc: str, columns: Sequence[Column], number: NumberAt, ranges: int = RANGES) -> str:
+        """True for a row that the drop on an arc lets pass; only its first `ranges` ranges are looked at."""
         slot = self.slots[arc]
         value = row_hash(ends(arc)[0], [column.name for column in columns])
         kept = _below(value, number(slot.at + slot.outside))
-        if slot.field is not None:
+        if slot.field is not None and ranges:
             field = f"CAST({quoted(slot.field)} AS DOUBLE)"
-            ends_at = [(slot.at + 2 + 2 * k, slot.at + 3 + 2 * k) for k in range(RANGES)]
+            ends_at = [(slot.at + 2 + 2 * k, slot.at + 3 + 2 * k) for k in range(ranges)]
             within = " OR ".join(
                 f"({field} >= {number(low)} AND {field} < {number(high)})" for low, high in ends_at
             )

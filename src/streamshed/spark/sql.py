@@ -26,7 +26,7 @@ from streamshed.network.graph import (
     ends,
 )
 from streamshed.spark.layout import QueryLayout
-from streamshed.spark.slots import NumberAt, Slots, quoted, sql
+from streamshed.spark.slots import RANGES, NumberAt, Slots, quoted, sql
 
 SPARK_TYPES = {"LONG": "BIGINT", "SHORT": "SMALLINT", "BYTE": "TINYINT"}
 CONTROL = "_streamshed_control"
@@ -113,6 +113,9 @@ class Writer:
     control: str | None = None
     counting: bool = True
     """Whether the rows of sources are counted here, or were counted before."""
+    ranges: Callable[[str], int] = lambda on: RANGES
+    """How many ranges the drop on an arc is written with. Five drops of four ranges are more code than Java
+    compiles in one method; it is then interpreted, and a dropped row costs as much as a kept one."""
 
     @property
     def network(self) -> Network:
@@ -158,7 +161,9 @@ class Writer:
         if not all(self.dropping(on) for on in arcs):
             return rows
         columns = self.network.schemas[name]
-        passes = " OR ".join(dict.fromkeys(self.slots.passes(on, columns, self.number) for on in arcs))
+        passes = " OR ".join(
+            dict.fromkeys(self.slots.passes(on, columns, self.number, self.ranges(on)) for on in arcs)
+        )
         return f"SELECT * FROM ({rows}) WHERE {passes}"
 
     def passing(self, on: str) -> str:
@@ -167,7 +172,7 @@ class Writer:
         rows = self.rows(tail)
         if not self.dropping(on):
             return rows
-        passes = self.slots.passes(on, self.network.schemas[tail], self.number)
+        passes = self.slots.passes(on, self.network.schemas[tail], self.number, self.ranges(on))
         if self._behind_state(tail):
             # State has shuffled the rows; the numbers did not come along.
             rows = self._attached(rows)

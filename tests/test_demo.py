@@ -1,0 +1,63 @@
+"""The demo, shortened: that its pieces fit. What it shows is a matter of time, and not tested here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from streamshed.bench import shop
+from streamshed.network.catalog import Catalog
+from streamshed.policies.registry import live_policy
+
+SHORT = """
+import sys
+from pathlib import Path
+from rich.console import Console
+from streamshed import demo
+console = Console(width=120)
+times = demo.Times(calm=1.0, burst=2.0, after=0.5, settle=2.0, calibrate=1.0)
+console.print(demo.summary_table(demo.run(console, Path(sys.argv[1]), 4.0, times)))
+"""
+
+
+def test_a_short_demo_tells_of_all_policies_on_the_same_arrivals(tmp_path: Path) -> None:
+    # In a process of its own: the demo sets up Spark to its liking.
+    command = [sys.executable, "-c", SHORT, str(tmp_path / "demo.png")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads((tmp_path / "demo.json").read_text())
+    assert [row["policy"] for row in told["rows"]] == ["none", "input-uniform", "lsrm-semantic"]
+    assert len({row["rows_arrived"] for row in told["rows"]}) == 1
+    for row in told["rows"]:
+        assert set(row["utility_by_output"]) == {"fraud", "offers", "suggestions", "trends"}
+        assert all(0 <= share <= 1.05 for share in row["utility_by_output"].values())
+        assert row["policy"] in done.stdout or "plain Spark" in done.stdout
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_shop_is_a_network_that_both_policies_can_shed_from() -> None:
+    network = shop.network()
+    assert len(network.outputs) >= 4
+    assert {"value", "loss"} <= {
+        kind for o in network.outputs for kind in ("value", "loss") if getattr(o.qos, kind)
+    }
+    catalog = Catalog.of(network, capacity=2.0)
+    found = {}
+    for name in ("input-uniform", "lsrm-semantic"):
+        rates = {"events": 3 * catalog.limit / catalog.load * catalog.rates["events"]}
+        decision = live_policy(name).planner(catalog).decide(rates)
+        assert decision.row is not None
+        found[name] = sum(decision.row.utility.values())
+    assert found["lsrm-semantic"] > found["input-uniform"]
+
+
+def test_events_are_the_same_each_time_and_of_one_width() -> None:
+    lines = shop.events(1000)
+    first = lines.take(1500)
+    lines.rewind()
+    assert lines.take(1500) == first == shop.events(1000).take(1500)
+    rows = [json.loads(line) for line in first.decode().splitlines()]
+    assert len(first) == 1500 * lines.width
+    assert {"visitor", "cart", "items", "seconds"} == set(rows[0])
