@@ -2,9 +2,9 @@
 
 Rows come in files at known times (`feeder`); every output must hand on the arrival time, as `at`. What a row is
 worth to an output is what its value graph says, and what the latency graph makes of the time from its arrival to
-the commit of the batch that delivered it, with its wait in the source. Of an output with a loss graph, a row that
-comes late counts for so much of a row, and the graph says what the share that came is worth. Rows that never came
-are worth nothing.
+the commit of the batch that delivered it, with its wait in the source. Of an output with a loss graph only, a row
+that comes late counts for so much of a row, and the graph says what the share that came is worth. Rows that never
+came are worth nothing.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Played:
         inside = (heard.arrivals >= after) & (heard.arrivals < until)
         late = np.ones(int(inside.sum())) if graph is None else graph.many(heard.latencies[inside])
         whole = self.arrived(after, until)
-        if output.qos.loss is None:
+        if output.qos.loss is None or output.qos.value is not None:
             return float((heard.worth[inside] * late).sum()) / (whole * able.worth[output.name])
         share = float((heard.rows[inside] * late).sum()) / (whole * able.rows[output.name])
         return output.qos.loss(min(100.0, 100.0 * share))

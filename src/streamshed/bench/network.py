@@ -2,24 +2,28 @@
 
 Each policy gets the same rows at the same times (see `audience`). What an output got is told as a share of what
 all of its rows would be worth in time; total utility is the mean over the outputs. `none` is the same network
-with shedding off: what plain Spark does.
+with shedding off: what plain Spark does. What the boxes cost is calibrated first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import streamshed.bench.play as playing
 from streamshed.bench import audience
 from streamshed.bench.audience import Able, Played
-from streamshed.bench.feeder import Lines
+from streamshed.bench.feeder import Lines, put
 from streamshed.bench.play import Say
 from streamshed.network import Builder, Network
+from streamshed.spark.calibrate import Measured, calibrate, with_costs
 
 POLICIES = ("none", "input-uniform", "lsrm-random", "lsrm-semantic")
 FACTORS = (2.0, 4.0)
@@ -28,33 +32,70 @@ CALM = 10.0  # seconds with little to do at the start of each run: the controlle
 SETTLING = 6.0  # seconds of overload that do not count
 COUNTED = 12.0
 CALM_LOAD = 0.4
-# For each query: least value it takes, terms of its computation, cut between common and wanted values, worth of
+# For each query: least value it takes, length of its computation, cut between common and wanted values, worth of
 # the common ones.
-QUERIES = ((0, 12, 75, 0.05), (0, 24, 80, 0.9), (20, 24, 90, 0.1), (40, 18, 70, 0.4), (60, 12, 85, 0.02))
+QUERIES = ((0, 1, 75, 0.05), (0, 3, 80, 0.9), (20, 2, 90, 0.1), (40, 2, 70, 0.4), (60, 1, 85, 0.02))
+_BLOCK = b"streamshed" * 25
+_DIGESTS = 24
+
+
+def short(v: float) -> float:
+    return _digested(v, _DIGESTS)
+
+
+def middle(v: float) -> float:
+    return _digested(v, 2 * _DIGESTS)
+
+
+def long(v: float) -> float:
+    return _digested(v, 3 * _DIGESTS)
+
+
+def _digested(v: float, times: int) -> float:
+    """Real work of some microseconds: digests of a few hundred bytes."""
+    for _ in range(times):
+        hashlib.blake2b(_BLOCK)
+    return 2.0 * v
+
+
+_LENGTHS = {1: "short", 2: "middle", 3: "long"}
 
 
 def network() -> Network:
+    """Five queries behind one parse and one shared step, each with a Python function of its own.
+
+    Of a random drop each output loses in proportion, which is its loss graph; of a drop by value, what its value
+    graph says. Costs are guesses: `calibrated` measures them.
+    """
     builder = Builder("five").source(
         "rows", "id LONG, v DOUBLE, at TIMESTAMP", parse="json", arrived="at", values={"v": (0, 100)}
     )
-    builder.map("shared", "rows", {"id": "id", "v": "v", "w": terms("v", 3), "at": "at"}, cost=5e-7)
-    for number, (least, work, cut, worth) in enumerate(QUERIES):
+    builder.map("shared", "rows", {"id": "id", "v": "v", "at": "at"}, cost=5e-7)
+    for number, (least, length, cut, worth) in enumerate(QUERIES):
         builder.filter(f"f{number}", "shared", f"v >= {least}", cost=5e-8, selectivity=1 - least / 100)
-        columns = {"id": "id", "v": "v", "score": terms("w", work), "at": "at"}
-        builder.map(f"m{number}", f"f{number}", columns, cost=1.7e-7 * work)
+        function = f"{__name__}:{_LENGTHS[length]}"
+        builder.udf(f"m{number}", f"f{number}", function, ["v"], "score DOUBLE", cost=1e-5 * length)
         builder.output(
             f"q{number}",
             f"m{number}",
+            loss=[(100, 1.0), (0, 0.0)],
             value=("v", [[least, cut, worth], [cut, 100, 1.0]]),
             latency=[(0, 1.0), (BOUND, 1.0), (2 * BOUND, 0.0)],
         )
     return builder.build()
 
 
-def terms(field: str, count: int) -> str:
-    """A computation of some length."""
-    return " + ".join(f"power(abs({field}) + {number}, 0.{number}1) * exp(ln({field} * {field} + {number}) / 3)"
-                      for number in range(1, count + 1))  # fmt: skip
+def calibrated(spark: SparkSession, place: playing.Workplace, made: Network, lines: Lines, say: Say) -> Network:
+    """The network with the costs of this machine, as `streamshed calibrate` measures them."""
+    folder = place.fresh("sample")
+    for part in range(4):
+        put(folder, f"{part}.json", lines.take(5_000))
+    sample = spark.read.text(str(folder)).withColumn("at", F.current_timestamp())
+    found: dict[str, Measured] = {}
+    for one in calibrate(spark, made, {"rows": sample}):
+        found[one.box] = one
+        say(f"calibrating: {one.box} {one.cost * 1e6:.1f} µs a row")
+    return with_costs(made, found)
 
 
 def rows(count: int = 50_000, seed: int = 1) -> Lines:
@@ -83,11 +124,12 @@ def judge(played: Played, factor: float, able: Able, after: float, until: float)
 
 def run(say: Say, out: Path | None = None) -> dict[str, Any]:
     spark = audience.session("bench network")
-    made, lines = network(), rows()
+    lines = rows()
     overloaded = CALM + SETTLING + COUNTED
     found: list[dict[str, Any]] = []
     runs: list[tuple[float, Played]] = []
     with playing.Workplace() as place:
+        made = calibrated(spark, place, network(), lines, say)
         able = audience.capacity(spark, place, made, lines, say, seconds=BOUND / 2)
         for factor in FACTORS:
             # The overload goes on until the last row that counts is worth nothing any more.
@@ -107,6 +149,7 @@ def run(say: Say, out: Path | None = None) -> dict[str, Any]:
                 found.append(judge(played, factor, able, CALM + SETTLING, overloaded))
                 say(f"{factor:g}x, {policy}: utility {found[-1]['utility']}, p99 {found[-1]['latency_p99']} s")
     result = {"bench": "network", "bound": BOUND, "capacity_rows_per_s": int(able.rate), "rows": found}
+    result["costs_us"] = {box.name: round(box.cost * 1e6, 2) for box in made.boxes}
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "bench-network.json").write_text(json.dumps(result, indent=1) + "\n")
