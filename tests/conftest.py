@@ -18,6 +18,7 @@ settings.load_profile("streamshed")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers, one has all that needs the session, and Sparks of their own start one at a time."""
     for item in items:

@@ -166,8 +166,11 @@ def test_the_committed_timeline() -> None:
 
 def test_the_committed_distribution() -> None:
     """Skewed streams are held better than uniform ones."""
-    waits = [at(committed("distribution"), x)["las-letter"].queue_ms_mean for x in las_distribution.SKEW]
-    assert waits[0] > las.THRESHOLD_MS > waits[3] > waits[-1]
+    for name in ("las", "las-letter"):
+        waits = [at(committed("distribution"), x)[name].queue_ms_mean for x in las_distribution.SKEW]
+        assert waits[0] > las.THRESHOLD_MS > waits[3] > waits[-1]
+    dropped = [at(committed("distribution"), x)["las"].dropped_mean for x in las_distribution.SKEW]
+    assert dropped == sorted(dropped, reverse=True)
 
 
 @pytest.mark.parametrize("figure", FIGURES)

@@ -239,7 +239,10 @@ def capacity(
             since_best = 0 if rates[-1] > 1.05 * best or took < 0.5 * seconds else since_best + 1
             best = max(best, rates[-1])
             # What a batch costs whatever is in it hides what rows cost as long as they are few.
-            count = count * 2 if took < seconds else int(count * max(0.5, seconds / took))
+            hidden = len(rates) > 1 and rates[-1] > 1.25 * rates[-2]
+            count = count * 2 if took < seconds or hidden else int(count * max(0.5, seconds / took))
+            # The first batches are slow because they are the first.
+            count = max(_FIRST, count)
     finally:
         running.stop()
         shutil.rmtree(source, ignore_errors=True)
