@@ -350,7 +350,9 @@ class _QueryState:
     def _see(self, told: Sample) -> None:
         """How much of what arrives now would fit, overload or not."""
         if self.overload is not None:
-            self.full_share = self.overload.share
+            # What fits into the next batch may be all of it, because the last one was short.
+            lasting = self.lasting()
+            self.full_share = min(one.share for one in (self.overload, lasting) if one is not None)
         elif told.finished and self.cost.ready and told.gap > 0 and told.arrived > 0:
             allowed = _ALLOWED * self.detector.latency
             arriving = told.arrived / told.gap * allowed
