@@ -25,8 +25,8 @@ LOAD = 1.3
 TARGET = 2.0
 LATENCY = f"avg {TARGET:g} seconds over 1000 rows"
 BATCH_SECONDS = 2.0  # what batches come to under this target
-BATCHES = 5
-SET_UP = 2  # the first batches of a query compile, and start workers that load what they need
+BATCHES = 7
+SET_UP = 5  # the first batches of a query compile, and start workers that load what they need
 WARM_UP, CALM, AFTER = 15.0, 35.0, 30.0
 SETTLED = 10.0
 """Seconds after a change of load from which latencies count."""
