@@ -109,13 +109,14 @@ def test_on_spark_mentions_are_held_at_the_target_where_straw_man_diverges() -> 
     assert straw_man[-1] > 3 * 2000.0
 
 
-def test_on_spark_las_comes_back_after_every_change_and_straw_man_does_not() -> None:
+def test_on_spark_las_comes_back_after_every_change_but_f_and_straw_man_after_none() -> None:
     rows = json.loads((FOLDER / "las-spark-timeline.json").read_text())["rows"]
     target = 2000.0
     last = {
         (row["algorithm"], row["phase"]): row["queue_ms_mean"] for row in rows if row["queue_ms_mean"] is not None
     }
-    for phase in "ABCDEG":  # in F costs have doubled, and the phase is six batches long
+    # In F costs have doubled; it is on its way back when the phase ends, and there in G.
+    for phase in "ABCDEG":
         assert last["las", phase] < 1.2 * target, phase
     assert last["las", "F"] < 1.6 * target
     assert max(row["queue_ms_mean"] for row in rows if row["algorithm"] == "las") < 1.7 * target
