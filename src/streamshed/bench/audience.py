@@ -9,9 +9,7 @@ came are worth nothing.
 
 from __future__ import annotations
 
-import os
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +24,8 @@ from pyspark.sql import functions as F
 import streamshed as ss
 import streamshed.bench.play as playing
 from streamshed.bench import jobs
-from streamshed.bench.feeder import Feeder, Lines, Rate, put
+from streamshed.bench.capacity import fastest
+from streamshed.bench.feeder import Feeder, Lines, Rate
 from streamshed.bench.jobs import Run, weighted_quantile
 from streamshed.bench.play import Say, Workplace
 from streamshed.network import Network
@@ -34,8 +33,6 @@ from streamshed.network.graph import Output
 from streamshed.network.qos import ValueGraph
 from streamshed.spark.runtime import NetworkReport, RunningNetwork
 
-_FILES = 20  # a batch's rows come in so many files while the capacity is found
-_FIRST = 20_000  # rows of its first batch
 Numbers = npt.NDArray[np.float64]
 
 
@@ -211,38 +208,21 @@ def capacity(
     seconds: float = 2.0,
     most: float = 45.0,
 ) -> Able:
-    """What a network can do in batches of about `seconds`.
-
-    It gets its next rows when it has committed the last ones. The JVM compiles and recompiles for half a minute:
-    they grow until a batch takes as long as it may, and go on until four in a row bring no better rate or
-    `most` seconds are over. The median of the last four counts.
-    """
+    """What a network can do in batches of about `seconds`, and what all of its rows are worth."""
     source = place.fresh("calibrate-in")
     lines.rewind()
     running, _ = start(spark, place, network, source, "none", 3600.0)
-    deadline = time.time() + most
-    count, best, since_best, fed = _FIRST, 0.0, 0, 0
-    rates: list[float] = []
     try:
-        while time.time() < deadline and since_best < 4:
-            folder = place.fresh("chunk")
-            for part in range(_FILES):
-                put(folder, f"{len(rates):04d}-{part:02d}.json", lines.take(count // _FILES))
-            for file in sorted(folder.iterdir()):
-                os.replace(file, source / file.name)
-            begin = time.time()
-            running.process_all_available()
-            took = time.time() - begin
-            fed += count // _FILES * _FILES
-            rates.append(count / took)
-            say(f"calibrating: {rates[-1]:,.0f} rows/s")
-            since_best = 0 if rates[-1] > 1.05 * best or took < 0.5 * seconds else since_best + 1
-            best = max(best, rates[-1])
-            # What a batch costs whatever is in it hides what rows cost as long as they are few.
-            hidden = len(rates) > 1 and rates[-1] > 1.25 * rates[-2]
-            count = count * 2 if took < seconds or hidden else int(count * max(0.5, seconds / took))
-            # The first batches are slow because they are the first.
-            count = max(_FIRST, count)
+        fed = fastest(
+            place.fresh("chunk"),
+            source,
+            lines,
+            running.process_all_available,
+            say,
+            seconds=seconds,
+            least=min(30.0, most),
+            most=most,
+        )
     finally:
         running.stop()
         shutil.rmtree(source, ignore_errors=True)
@@ -251,9 +231,9 @@ def capacity(
         raise failed
     tallies = {name: sink.entries for name, sink in running.sinks.items()}
     return Able(
-        statistics.median(rates[-4:]),
-        {name: sum(entry[2] for entry in entries) / fed for name, entries in tallies.items()},
-        {name: sum(entry[3] for entry in entries) / fed for name, entries in tallies.items()},
+        fed.rate,
+        {name: sum(entry[2] for entry in entries) / fed.rows for name, entries in tallies.items()},
+        {name: sum(entry[3] for entry in entries) / fed.rows for name, entries in tallies.items()},
     )
 
 

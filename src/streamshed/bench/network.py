@@ -36,7 +36,7 @@ CALM_LOAD = 0.4
 # the common ones.
 QUERIES = ((0, 1, 75, 0.05), (0, 3, 80, 0.9), (20, 2, 90, 0.1), (40, 2, 70, 0.4), (60, 1, 85, 0.02))
 _BLOCK = b"streamshed" * 25
-_DIGESTS = 24
+_DIGESTS = 400  # some 60 microseconds
 
 
 def short(v: float) -> float:
@@ -52,7 +52,7 @@ def long(v: float) -> float:
 
 
 def _digested(v: float, times: int) -> float:
-    """Real work of some microseconds: digests of a few hundred bytes."""
+    """Real work of some ten to two hundred microseconds: digests of a few hundred bytes."""
     for _ in range(times):
         hashlib.blake2b(_BLOCK)
     return 2.0 * v
@@ -74,7 +74,7 @@ def network() -> Network:
     for number, (least, length, cut, worth) in enumerate(QUERIES):
         builder.filter(f"f{number}", "shared", f"v >= {least}", cost=5e-8, selectivity=1 - least / 100)
         function = f"{__name__}:{_LENGTHS[length]}"
-        builder.udf(f"m{number}", f"f{number}", function, ["v"], "score DOUBLE", cost=1e-5 * length)
+        builder.udf(f"m{number}", f"f{number}", function, ["v"], "score DOUBLE", cost=6e-5 * length)
         builder.output(
             f"q{number}",
             f"m{number}",

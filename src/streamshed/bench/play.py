@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import streamshed as ss
 from streamshed.bench import jobs
-from streamshed.bench.feeder import Feeder, Rate, Rows, put
+from streamshed.bench.capacity import fastest
+from streamshed.bench.feeder import Feeder, Rate, Rows
 from streamshed.bench.jobs import Job, Run
 from streamshed.spark.session import local_session
 from streamshed.spark.shed import Shedder
@@ -41,8 +40,6 @@ class Glance:
 
 Watch = Callable[[Glance], None]
 """Called about twice a second."""
-
-_FILES = 20  # a batch's rows come in so many files, as they do from a feeder
 
 
 def session(name: str, **settings: str) -> SparkSession:
@@ -93,36 +90,16 @@ def capacity(
     seconds: float = 2.0,
     most: float = 60.0,
 ) -> float:
-    """Rows per second that the job can process at most, in batches of about `seconds`.
-
-    One query gets its next rows when it has committed the last ones, until five batches in a row bring
-    no better rate (the JVM compiles and recompiles for half a minute) or `most` seconds are over. The
-    median of the last five counts.
-    """
+    """Rows per second that the job can process at most, in batches of about `seconds`."""
     source, checkpoint = place.fresh("calibrate-in"), place.fresh("calibrate-state")
     query = jobs.start(job(jobs.read(spark, source)), checkpoint)
-    deadline = time.time() + most
-    count, best, since_best = 8_000, 0.0, 0
-    rates: list[float] = []
     try:
-        while time.time() < deadline and since_best < 5:
-            folder = place.fresh("chunk")
-            for part in range(_FILES):
-                put(folder, f"{len(rates):04d}-{part:02d}.json", rows.take(count // _FILES))
-            for file in sorted(folder.iterdir()):
-                os.replace(file, source / file.name)
-            begin = time.time()
-            query.processAllAvailable()
-            took = time.time() - begin
-            rates.append(count / took)
-            say(f"calibrating: {rates[-1]:,.0f} rows/s")
-            since_best = 0 if rates[-1] > 1.05 * best or took < 0.7 * seconds else since_best + 1
-            best = max(best, rates[-1])
-            count = int(count * max(0.7, min(4.0, seconds / took)))
+        folder = place.fresh("chunk")
+        fed = fastest(folder, source, rows, query.processAllAvailable, say, seconds=seconds, most=most)
     finally:
         query.stop()
         shutil.rmtree(source, ignore_errors=True)
-    return statistics.median(rates[-5:])
+    return fed.rate
 
 
 def play(

@@ -21,6 +21,7 @@ from streamshed.jit import compiled
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import CarterWegman, Digests
 from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, CostTable, Order
+from streamshed.spark.worker import settle
 
 KEPT_ERRORS = 5
 PAYBACK = 100.0
@@ -144,6 +145,7 @@ class CostStage:
         self.told = told
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         tally = Tally.empty(self.hashes)
         try:
             task = _Task(self, tally)

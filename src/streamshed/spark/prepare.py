@@ -31,6 +31,7 @@ from streamshed.spark.cost_control import Goal
 from streamshed.spark.layout import STATEFUL, Layout, QueryLayout
 from streamshed.spark.slots import Slots
 from streamshed.spark.sql import Marks, Parser, Writer, spark_type
+from streamshed.spark.worker import Shipped
 
 _function_numbers = itertools.count(1)
 
@@ -355,7 +356,7 @@ def register_functions(spark: SparkSession, network: Network) -> dict[str, str]:
             )
             continue
         found[box.name] = f"streamshed_udf_{next(_function_numbers)}"
-        spark.udf.register(found[box.name], F.udf(function, spark_type(box.adds), useArrow=True))
+        spark.udf.register(found[box.name], F.udf(Shipped(function), spark_type(box.adds), useArrow=True))
     if problems:
         raise InvalidNetwork(problems, f"the network {network.name!r}")
     return found

@@ -64,6 +64,9 @@ def local_session(name: str, master: str = "local[*]", **settings: str) -> Spark
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "3g",
         "spark.log.level": "ERROR",
+        # Over TCP each task with Python in it begins with a wait of some 40 ms: what is sent in two writes is
+        # held back until the first is acknowledged.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
     for key, value in (defaults | settings).items():
