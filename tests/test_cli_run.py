@@ -73,8 +73,13 @@ def test_calibrate_measures_every_box(network: Path, tmp_path: Path) -> None:
         "calibrate", str(network), "--sample", str(tmp_path / "in"), "--out", str(out), "--master", "local[2]"
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    boxes = {box.name: box for box in spec.load(out).boxes}
+    measured = spec.load(out)
+    boxes = {box.name: box for box in measured.boxes}
     assert boxes["half"].selectivity == 0.5
     assert boxes["shape"].selectivity == 1.0
     assert all(box.cost > 0 for box in boxes.values())
     assert "half" in done.stdout
+    (source,) = measured.sources
+    assert source.parse is not None
+    assert source.parse["cost"] > 0
+    assert "s (parse)" in done.stdout

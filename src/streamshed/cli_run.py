@@ -16,6 +16,7 @@ from rich.text import Text
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.network import spec
+from streamshed.network.graph import Box, Source
 from streamshed.policies.registry import BASELINES, NETWORK_POLICIES, live_policy
 
 if TYPE_CHECKING:
@@ -160,11 +161,17 @@ def calibrate(
         for one in measure(spark, made, rows, copies=copies):
             status.update(f"calibrating: {one.box}")
             found[one.box] = one
-            box = next(box for box in made.boxes if box.name == one.box)
-            table.add_row(
-                one.box, f"{one.rows:,}", f"{one.cost:.3g}", f"{box.cost:.3g}", f"{one.selectivity:.3g}",
-                f"{box.selectivity:.3g}",
-            )  # fmt: skip
+            node = made.nodes[one.box]
+            if isinstance(node, Source):
+                table.add_row(
+                    f"{one.box} (parse)", f"{one.rows:,}", f"{one.cost:.3g}",
+                    f"{(node.parse or {}).get('cost', 0.0):.3g}",
+                )  # fmt: skip
+            elif isinstance(node, Box):
+                table.add_row(
+                    one.box, f"{one.rows:,}", f"{one.cost:.3g}", f"{node.cost:.3g}", f"{one.selectivity:.3g}",
+                    f"{node.selectivity:.3g}",
+                )  # fmt: skip
     _screen.print(table)
     if out is not None:
         out.write_text(spec.dump(with_costs(made, found)), encoding="utf-8")

@@ -104,11 +104,18 @@ class NetworkController:
         self._flows: dict[str, tuple[float, float]] = {}
         self.use(policy)
 
-    def use(self, policy: NetworkPolicy, catalog: Catalog | None = None) -> None:
-        """Change the policy, or what it knows of the network; from the next sample on."""
+    def use(
+        self,
+        policy: NetworkPolicy,
+        catalog: Catalog | None = None,
+        queries: Mapping[str, Catalog] | None = None,
+    ) -> None:
+        """Change the policy, or what is known of the network and its queries; from the next sample on."""
         self.policy = policy
         if catalog is not None:
             self.catalog = catalog
+        for name, one in (queries or {}).items():
+            self._queries[name].catalog = one
         self._planner = policy.planner(self.catalog)
         self._planned_for = 0.0
 

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from streamshed.errors import InvalidArgument
 from streamshed.network import Builder, Catalog, Network
+from streamshed.policies.registry import live_policy
 from streamshed.records import Drop
 from streamshed.spark.layout import Layout
 from streamshed.spark.network_query import literals
@@ -133,3 +134,47 @@ def test_boxes_that_run_twice_cost_twice() -> None:
     first, second = layout.queries
     assert layout.of_query(catalog, first).load == pytest.approx(1.0)
     assert layout.of_query(catalog, second).load == pytest.approx(3.0)
+
+
+def test_what_parses_is_charged_to_those_who_read_it() -> None:
+    made = (
+        Builder("n")
+        .source("s", "v INT", parse={"format": "json", "cost": 0.4})
+        .source("t", "v INT")
+        .filter("a", "s", "v > 1", cost=0.1)
+        .filter("b", "s", "v > 2", cost=0.1)
+        .union("u", ["a", "t"], cost=0.1)
+        .output("o", "u")
+        .output("p", "b")
+        .build()
+    )
+    costs = Layout.of(made).parsing(Catalog.of(made)).costs
+    assert costs == pytest.approx({"a": 0.3, "b": 0.3, "u": 0.1})
+
+
+@pytest.mark.parametrize("cost", [-1, "quick", True, float("inf")])
+def test_a_parse_cannot_cost_just_anything(cost: object) -> None:
+    with pytest.raises(InvalidArgument, match="cost: seconds a row"):
+        Builder("n").source("s", "v INT", parse={"format": "json", "cost": cost})
+
+
+def test_parsing_that_costs_most_moves_random_drops_before_it() -> None:
+    """Two outputs, one dear. With a parse that costs nothing it is shed where it costs; else before the parse."""
+
+    def drops(cost: float) -> set[str]:
+        made = (
+            Builder("n", capacity=1.0)
+            .source("s", "v INT", rate=1, parse={"format": "json", "cost": cost})
+            .map("m", "s", {"v": "v"}, cost=0.01)
+            .map("dear", "m", {"v": "v"}, cost=1.0)
+            .map("cheap", "m", {"v": "v"}, cost=0.1)
+            .output("o", "dear", loss=[(100, 1.0), (0, 0.0)])
+            .output("p", "cheap", loss=[(100, 1.0), (0, 0.0)])
+            .build()
+        )
+        layout = Layout.of(made)
+        catalog = layout.physical(layout.parsing(Catalog.of(made))).overloaded(0.5)
+        return {drop.at for drop in live_policy("lsrm-random").planner(catalog).decide().drops}
+
+    assert drops(0.0) == {"m->dear"}
+    assert drops(10.0) == {"s->m"}

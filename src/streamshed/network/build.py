@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -253,13 +254,20 @@ def parsing(given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
     if given is None:
         return None
     asked = dict(given) if isinstance(given, Mapping) else {"format": given}
-    if asked.get("format") not in PARSERS or set(asked) - {"format", "column", "options"}:
+    cost = asked.pop("cost", 0.0)
+    wrong = asked.get("format") not in PARSERS or set(asked) - {"format", "column", "options"}
+    if wrong or isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
         raise InvalidArgument(
             "not a parse step",
             got=given,
-            hint=f"format: one of {', '.join(PARSERS)}; column: the raw column; options",
+            hint=f"format: one of {', '.join(PARSERS)}; column: the raw column; options; cost: seconds a row",
         )
-    return {"format": asked["format"], "column": asked.get("column", "value"), "options": asked.get("options", {})}
+    made: dict[str, Any] = {
+        "format": asked["format"],
+        "column": asked.get("column", "value"),
+        "options": asked.get("options", {}),
+    }
+    return made | {"cost": float(cost)} if cost else made
 
 
 def declared(column: str, text: str) -> Inverse:

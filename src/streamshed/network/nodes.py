@@ -84,7 +84,7 @@ class Source:
     read: Mapping[str, Any] | None = field(default=None, hash=False)
     """Spark source: format and options."""
     parse: Mapping[str, Any] | None = field(default=None, hash=False)
-    """How a raw column becomes the columns of the schema: `format`, `column`, `options`."""
+    """How raw rows become the columns of the schema: `format`, `column`, `options`, `cost` (seconds per row)."""
     watermark: float | None = None
     """Seconds by which rows may come late to joins and windows."""
     protect: Expression | None = None

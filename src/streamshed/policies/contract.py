@@ -115,7 +115,10 @@ class Planner(Protocol):
 
 
 class NetworkPolicy(Protocol):
-    """A way to choose drops for a network."""
+    """A way to choose drops for a network.
+
+    One that drops by value, and so needs whole rows, says so with an attribute `by_value`.
+    """
 
     @property
     def name(self) -> str: ...

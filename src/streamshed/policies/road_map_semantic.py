@@ -37,6 +37,7 @@ import heapq
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from streamshed.errors import InvalidArgument
 from streamshed.network.catalog import Catalog
@@ -58,6 +59,7 @@ class SemanticRoadMap:
     chunk: float | None = None
     """Width of the chunks in which intervals of non-constant utility are dropped; None: a tenth each."""
     name: str = "lsrm-semantic"
+    by_value: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= 1:

@@ -1,7 +1,9 @@
 """`calibrate`: what each box of a network costs on this Spark, measured on a sample, by difference.
 
 A box's rows are written to nowhere with and without the box, in turn, several times; the difference of the
-fastest times, times the cores that worked, over the rows that entered, is its cost. Its selectivity is counted.
+fastest times, times the cores that worked, over the rows that entered, is its cost. Where several read them they
+are kept as in a running batch instead, which is part of the cost. Its selectivity is counted. The parsing of raw
+rows is measured in the same way, and told by the name of the source.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ LEAST = 1e-8
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one box."""
+    """What was measured of one box, or of the parsing of one source."""
 
     box: str
     cost: float
@@ -53,31 +55,34 @@ def calibrate(
     writer = Writer(
         layout, Slots.of(network), marks, inputs, {}, lambda on: False, lambda at: "NULL", functions, parsers
     )
-    cores = float(spark.sparkContext.defaultParallelism)
     kept: list[DataFrame] = []
     views: dict[str, str] = {}
     counts: dict[str, int] = {}
+
+    def cost_of(name: str, before: str, entered: int) -> float:
+        alone, whole = spark.sql(before), spark.sql(writer.computed(name))
+        end = _keep if name in layout.shared else _discard
+        spent = _difference(lambda: _discard(alone), lambda: end(whole), repeats)
+        return max(LEAST, spent * spark.sparkContext.defaultParallelism / entered)
+
     try:
         for source in network.sources:
             rows = samples[source.name]
             for _ in range(copies - 1):
                 rows = rows.unionAll(samples[source.name])
-            rows.createOrReplaceTempView(inputs[source.name])
+            raw = rows.select("*").persist()  # what reading costs is nobody's
+            kept.append(raw)
+            raw.createOrReplaceTempView(inputs[source.name])
+            entered = raw.count()
+            if source.parse is not None and entered:
+                cost = cost_of(source.name, f"SELECT 1 FROM {inputs[source.name]}", entered)
+                yield Measured(source.name, float(f"{cost:.3g}"), 1.0, entered)
             _hold(spark, source.name, writer, kept, views, counts)
         for box in network.order:
             entered = sum(counts[name] for name in box.inputs)
             before = " UNION ALL ".join(f"SELECT 1 FROM {views[name]}" for name in box.inputs)
-            alone = spark.sql(before)
-            whole = spark.sql(writer.computed(box.name))
-            times: dict[str, list[float]] = {"alone": [], "whole": []}
-            for turn in range(repeats + 1):  # the first compiles
-                for name, rows in (("alone", alone), ("whole", whole)):
-                    took = _timed(lambda rows=rows: rows.write.format("noop").mode("overwrite").save())  # type: ignore[misc]
-                    if turn:
-                        times[name].append(took)
-            spent = max(0.0, min(times["whole"]) - min(times["alone"])) * cores
+            cost = cost_of(box.name, before, entered) if entered else box.cost
             _hold(spark, box.name, writer, kept, views, counts)
-            cost = max(LEAST, spent / entered) if entered else box.cost
             selectivity = counts[box.name] / entered if entered else box.selectivity
             yield Measured(box.name, float(f"{cost:.3g}"), float(f"{selectivity:.4g}"), entered)
     finally:
@@ -104,10 +109,26 @@ def _hold(
     writer.views = dict(views)
 
 
-def _timed(what: Callable[[], None]) -> float:
-    begin = time.perf_counter()
-    what()
-    return time.perf_counter() - begin
+def _discard(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _keep(rows: DataFrame) -> None:
+    """As a running batch does with rows that several read."""
+    kept = rows.localCheckpoint(eager=True)
+    kept._jdf.queryExecution().logical().rdd().unpersist(False)
+
+
+def _difference(alone: Callable[[], None], whole: Callable[[], None], repeats: int) -> float:
+    """By how many seconds the one takes longer than the other, each at its fastest; measured in turn."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for turn in range(repeats + 1):  # the first compiles
+        for what, into in zip((alone, whole), times, strict=True):
+            begin = time.perf_counter()
+            what()
+            if turn:
+                into.append(time.perf_counter() - begin)
+    return max(0.0, min(times[1]) - min(times[0]))
 
 
 def with_costs(network: Network, measured: Mapping[str, Measured]) -> Network:
@@ -120,4 +141,10 @@ def with_costs(network: Network, measured: Mapping[str, Measured]) -> Network:
         else replace(box, cost=measured[box.name].cost, selectivity=measured[box.name].selectivity)
         for box in network.boxes
     )
-    return replace(network, boxes=boxes)
+    sources = tuple(
+        source
+        if source.parse is None or source.name not in measured
+        else replace(source, parse={**source.parse, "cost": measured[source.name].cost})
+        for source in network.sources
+    )
+    return replace(network, sources=sources, boxes=boxes)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Aggregate, Join, Network, Udf, arc, ends, inputs
+from streamshed.network.graph import Aggregate, Box, Join, Network, Udf, arc, ends, inputs
 
 STATEFUL = (Join, Aggregate)
 
@@ -122,6 +122,21 @@ class Layout:
             catalog,
             costs={name: cost if name in query.nodes else 0.0 for name, cost in catalog.costs.items()},
         )
+
+    def parsing(self, catalog: Catalog) -> Catalog:
+        """The catalog with the parsing of raw rows charged to the boxes that read them.
+
+        That is where drops at random save it. Drops by value do not: they need the parsed row.
+        """
+        costs = dict(catalog.costs)
+        for source in self.network.sources:
+            readers = self.network.consumers[source.name]
+            for name in readers:
+                box = self.network.nodes[name]
+                # A box of several inputs charges the rows of all alike.
+                if source.parse is not None and isinstance(box, Box) and len(box.inputs) == 1:
+                    costs[name] += source.parse.get("cost", 0.0) / len(readers)
+        return replace(catalog, costs=costs)
 
 
 def candidates(network: Network) -> tuple[str, ...]:

@@ -179,11 +179,10 @@ class RunningNetwork:
         self._slots = Slots.of(network)
         self._control = NetworkControl(store, self._slots.size)
         cores = float(spark.sparkContext.defaultParallelism)
-        catalog = Catalog.of(network, capacity=cores)
+        self._costs = Catalog.of(network, capacity=cores)
         self._controller = NetworkController(
             policy,
-            self._layout.physical(catalog),
-            {query.name: self._layout.of_query(catalog, query) for query in self._layout.queries},
+            *self._weighed(policy),
             latency=latency,
             mode=mode,
             version=self._control.version,
@@ -258,7 +257,9 @@ class RunningNetwork:
     def policy(self, policy: str | NetworkPolicy) -> None:
         chosen = live_policy(policy) if isinstance(policy, str) else policy
         with self._lock:
-            self._controller.use(chosen)
+            physical, queries = self._weighed(chosen)
+            known = replace(self._controller.catalog, costs=physical.costs)
+            self._controller.use(chosen, known, queries)
 
     @property
     def load_shedders(self) -> dict[str, LoadShedder]:
@@ -414,6 +415,12 @@ class RunningNetwork:
             if self._published[0]:
                 log.warning("%s: rows are all kept from now on, because of: %s", self.network.name, problem)
                 self._publish(())
+
+    def _weighed(self, policy: NetworkPolicy) -> tuple[Catalog, dict[str, Catalog]]:
+        """What really runs and could be saved by this policy, in all and by query."""
+        layout = self._layout
+        catalog = self._costs if getattr(policy, "by_value", False) else layout.parsing(self._costs)
+        return layout.physical(catalog), {query.name: layout.of_query(catalog, query) for query in layout.queries}
 
     def _measured(self) -> Catalog:
         """The catalog with the selectivities seen so far."""
