@@ -14,7 +14,7 @@ from streamshed.bench.jobs import Batch, Run
 from streamshed.errors import InvalidArgument
 from streamshed.network import Builder, Network
 from streamshed.network.qos import ValueGraph
-from streamshed.spark.runtime import NetworkReport
+from streamshed.spark.network_books import NetworkReport
 
 ABLE = Able(100.0, {"value": 1.0, "loss": 0.5}, {"value": 0.4, "loss": 0.5})
 

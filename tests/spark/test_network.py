@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
+from streamshed.spark.fused_query import literals
 from streamshed.spark.layout import Layout
-from streamshed.spark.network_query import literals, marks_for
+from streamshed.spark.network_query import marks_for
 from streamshed.spark.slots import Slots
 from streamshed.spark.sql import Parser, Writer
 from tests.spark.helpers import wait_for

@@ -60,7 +60,7 @@ def run_all(
     sources: dict[str, DataFrame],
     state: Path,
     drops: list[ss.Drop] | None = None,
-) -> tuple[dict[str, Counter[Row]], ss.spark.runtime.NetworkReport]:  # type: ignore[name-defined]
+) -> tuple[dict[str, Counter[Row]], ss.spark.network_books.NetworkReport]:  # type: ignore[name-defined]
     running = ss.run(
         spark,
         network,

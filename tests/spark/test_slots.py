@@ -9,8 +9,8 @@ from streamshed.errors import InvalidArgument
 from streamshed.network import Builder, Catalog, Network
 from streamshed.policies.registry import live_policy
 from streamshed.records import Drop
+from streamshed.spark.fused_query import literals
 from streamshed.spark.layout import Layout
-from streamshed.spark.network_query import literals
 from streamshed.spark.slots import RANGES, WHOLE, Slots
 
 

@@ -31,7 +31,8 @@ from streamshed.bench.play import Say, Workplace
 from streamshed.network import Network
 from streamshed.network.graph import Output
 from streamshed.network.qos import ValueGraph
-from streamshed.spark.runtime import NetworkReport, RunningNetwork
+from streamshed.spark.network_books import NetworkReport
+from streamshed.spark.runtime import RunningNetwork
 
 Numbers = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Network, Udf, arc, ends
+from streamshed.network.graph import Network, Udf
 from streamshed.network.qos import LossGraph
 from streamshed.network.values import loss_graphs
 from streamshed.network_controller import FlowSample, NetworkController
@@ -29,11 +29,13 @@ from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.registry import live_policy
 from streamshed.records import Drop, Mode, Plan
 from streamshed.spark.control import Store
+from streamshed.spark.fused_query import FusedQuery
 from streamshed.spark.layout import Layout
 from streamshed.spark.load_aware import LoadShedder
 from streamshed.spark.load_aware_box import LoadAwareBox
+from streamshed.spark.network_books import Books, NetworkReport, report_of
 from streamshed.spark.network_control import NetworkControl
-from streamshed.spark.network_query import FusedQuery, NetworkQuery, StatefulQuery
+from streamshed.spark.network_query import NetworkQuery
 from streamshed.spark.prepare import (
     check_boxes,
     check_formats,
@@ -45,6 +47,7 @@ from streamshed.spark.prepare import (
 from streamshed.spark.session import check_spark
 from streamshed.spark.sinks import MemorySink, SinkSpec, sink_for
 from streamshed.spark.slots import Slots
+from streamshed.spark.stateful_query import StatefulQuery
 from streamshed.spark.statistics import ValueSample
 
 log = logging.getLogger("streamshed")
@@ -122,43 +125,6 @@ class NetworkFailed(StreamshedError):
     """A query of a network failed while it ran."""
 
 
-@dataclass(frozen=True)
-class NetworkReport:
-    """What came in, what was dropped where, and what came out, since the network was first started."""
-
-    arrived: Mapping[str, int] = field(default_factory=dict)
-    """By source."""
-    reached: Mapping[str, int] = field(default_factory=dict)
-    """Rows that came to each arc with a drop."""
-    passed: Mapping[str, int] = field(default_factory=dict)
-    """Rows that passed each of them."""
-    delivered: Mapping[str, int] = field(default_factory=dict)
-    """By output."""
-    batches: int = 0
-    latency_mean: float = 0.0
-    latency_max: float = 0.0
-    over_bound: int = 0
-    latency_last: float = 0.0
-    expected: Mapping[str, float] = field(default_factory=dict)
-    """Rows that each output would have got, by the selectivities measured while nothing was dropped."""
-
-    @property
-    def percent(self) -> dict[str, float]:
-        """Of each output, the share of the expected rows that it got, in percent."""
-        return {
-            name: min(100.0, 100.0 * rows / self.expected[name]) if self.expected.get(name) else 100.0
-            for name, rows in self.delivered.items()
-        }
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"shed": self.shed, "percent": self.percent}
-
-    @property
-    def shed(self) -> dict[str, int]:
-        """Rows dropped on each arc."""
-        return {name: rows - self.passed[name] for name, rows in self.reached.items()}
-
-
 class RunningNetwork:
     """The handle of a running network: its queries, its plan and why, its books, and its settings."""
 
@@ -195,7 +161,7 @@ class RunningNetwork:
         }
         self._queries: dict[str, NetworkQuery] = {}
         self._running: set[str] = set()
-        self._totals: dict[str, _Totals] = {query.name: _Totals() for query in self._layout.queries}
+        self._books: dict[str, Books] = {query.name: Books() for query in self._layout.queries}
         self._published: tuple[Sequence[Drop], float] = ((), 0.0)
         self._pinned: tuple[Drop, ...] | None = None
         self._callbacks: list[Callable[[Plan], None]] = []
@@ -309,7 +275,7 @@ class RunningNetwork:
 
     def report(self) -> NetworkReport:
         with self._lock:
-            return _report(self._totals.values())
+            return report_of(self._books.values())
 
     def utility(self, output: str) -> float:
         """What the loss graph of an output makes of the share that it got so far."""
@@ -371,7 +337,7 @@ class RunningNetwork:
             saved = self._store.read(f"{query.name}.json")
             if saved:
                 with contextlib.suppress(ValueError, TypeError):
-                    self._totals[query.name] = _Totals(**json.loads(saved))
+                    self._books[query.name] = Books(**json.loads(saved))
 
     def ended(self, query: NetworkQuery) -> None:
         with self._lock:
@@ -388,8 +354,8 @@ class RunningNetwork:
 
     def finished(self, query: NetworkQuery, sample: FlowSample) -> None:
         with self._lock:
-            totals = self._totals[query.name]
-            if sample.batch <= totals.last_batch:
+            books = self._books[query.name]
+            if sample.batch <= books.last_batch:
                 return
             if not self._control.follow():
                 log.warning(
@@ -398,8 +364,8 @@ class RunningNetwork:
                     self.network.name,
                     self._control.path,
                 )
-            totals.add(sample, query, self.latency, self._measured())
-            self._store.write(f"{query.name}.json", json.dumps(totals.__dict__).encode())
+            books.add(sample, query, self.latency, self._measured())
+            self._store.write(f"{query.name}.json", json.dumps(books.__dict__).encode())
             if sum(sample.arrived.values()) and not sample.rehearsal:
                 self._observe(sample)
             else:
@@ -484,87 +450,6 @@ class RunningNetwork:
         share = min(share, 0.999) if drops else 1.0
         self._control.publish(self._slots.encode(drops), share, lease)
         self._published = (tuple(drops), time.time() + lease / 2.0)
-
-
-class _Totals:
-    """The books of one query."""
-
-    def __init__(self, **saved: Any) -> None:
-        self.last_batch: int = saved.get("last_batch", -1)
-        self.batches: int = saved.get("batches", 0)
-        self.arrived: dict[str, int] = saved.get("arrived", {})
-        self.reached: dict[str, int] = saved.get("reached", {})
-        self.passed: dict[str, int] = saved.get("passed", {})
-        self.delivered: dict[str, int] = saved.get("delivered", {})
-        self.latency_mean: float = saved.get("latency_mean", 0.0)
-        self.latency_max: float = saved.get("latency_max", 0.0)
-        self.over_bound: int = saved.get("over_bound", 0)
-        self.latency_last: float = saved.get("latency_last", 0.0)
-        self.expected: dict[str, float] = saved.get("expected", {})
-
-    def add(self, sample: FlowSample, query: NetworkQuery, bound: float, catalog: Catalog) -> None:
-        self.last_batch = sample.batch
-        network = query.layout.network
-        came = {**sample.left, **sample.arrived}
-        dropping = [
-            on for on in query.layout.arcs if on in query.slots.slots or ends(on)[1] in query.layout.load_aware
-        ]
-        for counts, new in (
-            (self.arrived, sample.arrived),
-            (
-                self.reached,
-                {on: came[on.partition("->")[0]] for on in dropping},
-            ),
-            (self.passed, {on: sample.passed[on] for on in dropping}),
-            (
-                self.delivered,
-                {
-                    o.name: sample.passed[arc(o.input, o.name)]
-                    for o in network.outputs
-                    if o.name in query.layout.outputs
-                },
-            ),
-        ):
-            for name, rows in new.items():
-                counts[name] = counts.get(name, 0) + rows
-        if sum(sample.arrived.values()):
-            self.batches += 1
-            self.latency_mean += (sample.latency - self.latency_mean) / self.batches
-            self.latency_max = max(self.latency_max, sample.latency)
-            self.latency_last = sample.latency
-            full = catalog.measured(rates={name: float(rows) for name, rows in sample.arrived.items()}).arc_rates
-            for name in query.layout.outputs:
-                (on,) = network.arcs_into(name)
-                # While nothing is dropped, what comes out is what was to be expected.
-                wanted = full[on] if sample.dropping else float(sample.passed[on])
-                self.expected[name] = self.expected.get(name, 0.0) + wanted
-            self.over_bound += sample.latency > bound
-
-
-def _report(totals: Any) -> NetworkReport:
-    everything = list(totals)
-
-    def most(name: str) -> dict[str, int]:
-        # Queries that read the same source count the same rows.
-        found: dict[str, int] = {}
-        for one in everything:
-            for key, rows in getattr(one, name).items():
-                found[key] = max(found.get(key, 0), rows)
-        return found
-
-    batches = sum(one.batches for one in everything)
-    return NetworkReport(
-        arrived=most("arrived"),
-        reached=most("reached"),
-        passed=most("passed"),
-        delivered=most("delivered"),
-        batches=batches,
-        latency_mean=sum(one.latency_mean * one.batches for one in everything) / batches if batches else 0.0,
-        latency_max=max((one.latency_max for one in everything), default=0.0),
-        over_bound=sum(one.over_bound for one in everything),
-        latency_last=max((one.latency_last for one in everything), default=0.0),
-        expected=most("expected"),
-    )
 
 
 def _mode(mode: str | Mode) -> Mode:

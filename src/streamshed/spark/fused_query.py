@@ -1,0 +1,275 @@
+"""One streaming query for all stateless outputs of a part of a network."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streamshed.network_controller import FlowSample
+from streamshed.records import Sample
+from streamshed.spark.counts import PlanReader, arrived_mark
+from streamshed.spark.load_aware_box import Loss
+from streamshed.spark.network_control import PlanSpan
+from streamshed.spark.network_query import NetworkQuery, view_numbers
+from streamshed.spark.slots import Numbers, Slots, quoted
+from streamshed.spark.sql import Writer, raw_arc
+
+_MARKS = re.compile(r"spark_partition_id\(\) >= -(\d+)")
+_AT_A_TIME = 3
+_SAMPLE = 2000  # rows
+_SAMPLE_EVERY = 10.0  # seconds
+_REMEMBERED = 50  # batches for which drops that are no longer in force stay in the plan
+_REHEARSED = range(1, 4)  # batches of a query whose plans have the drops in them, though nothing is dropped
+_CALM = 1.0  # and only if the one before took less than this share of what makes one worth a look
+
+
+class FusedQuery(NetworkQuery):
+    """All stateless outputs of one part of a network, in one query: what they share runs once.
+
+    The query itself only reads. Each batch is then built here: what several boxes read is kept for as long as
+    the batch lasts, and every output is a plan of its own above that, with its own sink. Drops in force are
+    written into the plans as arrays, which are data to the generated code: it is compiled once.
+    """
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        number = next(view_numbers)
+        self._input = f"streamshed_{number}_in"
+        self._views = {name: f"streamshed_{number}_{index}" for index, name in enumerate(self.layout.shared)}
+        self._begun: int | None = None
+        self._dropped: int | None = None
+        # A drop by value mostly takes one range: what lies below a cut.
+        self._ranges = {on: min(1, slot.size - 1) for on, slot in self.slots.slots.items()}
+        self._rehearses = False
+        self._rehearsed: set[int] = set()
+        self._took = 0.0
+        self._readers: dict[str, PlanReader] = {}
+        self._prepared = False
+        self._sample_at = 0.0
+
+    def stream(self) -> DataFrame:
+        """The rows of all sources in one stream."""
+        parts = [self.sources[name] for name in self.layout.sources]
+        if len(parts) == 1:
+            return parts[0].where(arrived_mark(self.serial))
+        names = list(self.layout.sources)
+        tagged = [
+            part.where(self.marks.clause(name)).select(
+                F.lit(index).alias("_source"),
+                *[
+                    (
+                        F.struct(*part.columns) if other == name else F.lit(None).cast(self.sources[other].schema)
+                    ).alias(f"_{at}")
+                    for at, other in enumerate(names)
+                ],
+            )
+            for index, (name, part) in enumerate(zip(names, parts, strict=True))
+        ]
+        union = tagged[0]
+        for part in tagged[1:]:
+            union = union.unionAll(part)
+        return union.where(arrived_mark(self.serial))
+
+    def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+        writer = self.stream().writeStream.foreachBatch(self._batch).queryName(name)
+        writer = writer.option("checkpointLocation", checkpoint)
+        # What only drains what is there has no burst to be ready for.
+        self._rehearses = not {"availableNow", "once"} & set(trigger)
+        self.query = (writer.trigger(**trigger) if trigger else writer).start()
+        return self.query
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        try:
+            self._process(rows, number)
+        except Exception as error:
+            raise self._failure(error) from None
+
+    def _process(self, rows: DataFrame, number: int) -> None:
+        begun = time.monotonic()
+        session = rows.sparkSession
+        if not self._prepared:
+            # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
+            session.conf.set("spark.sql.adaptive.enabled", "false")
+            self._prepared = True
+        # Without the monitor (it warns then) there is no batch time, and all rows are kept.
+        batch = None if self._execution is None else self._execution.lastExecution()
+        span, batch_time = PlanSpan(0, 0, 0, 1.0, ()), 0
+        if batch is not None:
+            batch_time = int(batch.offsetSeqMetadata().batchTimestampMs())
+            span = self.control.shown.at(batch_time)
+        lost: dict[str, Loss] = {}
+        stages: list[tuple[str, str, DataFrame]] = []
+        kept: list[Any] = []
+        several = len(self.layout.sources) > 1
+        if several:
+            # Each source is read by itself, but all of them are one stream here: keep it, to read it once.
+            kept.append(rows.localCheckpoint(eager=True))
+        writer = self._writer(kept[0] if several else rows, span, number)
+        try:
+            for name in self.layout.shared:
+                if name in self.load_aware:
+                    (on,) = self.layout.network.arcs_into(name)
+                    text = writer.passing(on)
+                    made = self.load_aware[name].rows(session, text, batch_time)
+                else:
+                    text = writer.wanted(name)
+                    made = session.sql(text)
+                stages.append((name, text, made))
+                # At once: two readers that start on two executors would both compute it.
+                kept.append(made.localCheckpoint(eager=True))
+                kept[-1].createOrReplaceTempView(self._views[name])
+                writer.views = {**writer.views, name: self._views[name]}
+                if name in self.load_aware:
+                    lost[name] = self.load_aware[name].lost(number)
+            stages += self._deliver(session, writer, number)
+            counts = self._read(stages)
+            if several and batch is not None:
+                counts |= self._count_sources(batch.executedPlan())
+            if time.monotonic() >= self._sample_at:
+                self._sample_at = time.monotonic() + _SAMPLE_EVERY
+                self._sample_values(session, writer)
+        finally:
+            for one in kept:
+                one._jdf.queryExecution().logical().rdd().unpersist(False)
+        with self._lock:
+            self._counts[number] = counts
+            self._lost = {n: loss for n, loss in self._lost.items() if n > number - 10} | {number: lost}
+        self._took = time.monotonic() - begun
+
+    def _sample(self, seen: Sample, *flows: Any) -> FlowSample:
+        return replace(super()._sample(seen, *flows), rehearsal=seen.batch in self._rehearsed)
+
+    def _sample_values(self, session: SparkSession, writer: Writer) -> None:
+        """Look at some rows as they came in: how are the values spread that drops go by?"""
+        for name in self.layout.sources:
+            arcs = self.layout.network.arcs_out_of(name)
+            slots = [self.slots.slots[on] for on in arcs if on in self.slots.slots]
+            fields = sorted({slot.field for slot in slots if slot.field is not None})
+            if fields:
+                columns = ", ".join(f"CAST({quoted(one)} AS DOUBLE) AS {quoted(one)}" for one in fields)
+                writer.dropping, writer.counting = (lambda on: False), False
+                rows = session.sql(f"SELECT {columns} FROM ({writer.computed(name)}) LIMIT {_SAMPLE}").collect()
+                found = {
+                    one: np.array([row[at] for row in rows if row[at] is not None], dtype=np.float64)
+                    for at, one in enumerate(fields)
+                }
+                self.runtime.sampled(name, found)
+
+    def _deliver(self, session: SparkSession, writer: Writer, number: int) -> list[tuple[str, str, DataFrame]]:
+        """Every output to its sink, some at a time: one is planned while another runs."""
+
+        def one(name: str) -> tuple[str, str, DataFrame]:
+            text = writer.rows(name)
+            made = session.sql(text)
+            # A plan behind a barrier: whatever the sink does with its rows, they are counted in this one.
+            rdd = made._jdf.queryExecution().toRdd()
+            java = session._jsparkSession.internalCreateDataFrame(rdd, made._jdf.schema(), False)
+            self.sinks[name](DataFrame(java, session), number)
+            return name, text, made
+
+        if len(self.layout.outputs) == 1:
+            return [one(self.layout.outputs[0])]
+        # The jobs of a batch belong to its query in whatever thread they start: stopping it stops them.
+        task = inheritable_thread_target(session)(one)
+        with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streamshed") as pool:
+            running = [pool.submit(task, name) for name in self.layout.outputs]
+            return [future.result() for future in running]
+
+    def _writer(self, rows: DataFrame, span: PlanSpan, number: int) -> Writer:
+        rows.createOrReplaceTempView(self._input)
+        inputs = dict.fromkeys(self.layout.sources, self._input)
+        if len(inputs) > 1:
+            inputs = {
+                name: f"(SELECT _{at}.* FROM {self._input} WHERE _source = {at})"
+                for at, name in enumerate(self.layout.sources)
+            }
+        numbers: Numbers = span.numbers or (None,) * self.slots.size
+        places = {*self.slots.slots, *map(raw_arc, self.slots.raw)}
+        armed = self._armed(numbers, number)
+        if number in self._rehearsed:
+            numbers = self.slots.rehearsal()
+
+        def dropping(on: str) -> bool:
+            return armed and on in places
+
+        number_at = literals(self.slots, numbers)
+        return Writer(
+            self.layout,
+            self.slots,
+            self.marks,
+            inputs,
+            {},
+            dropping,
+            number_at,
+            self.functions,
+            self.parsers,
+            counting=len(inputs) == 1,
+            ranges=self._ranges.__getitem__,
+        )
+
+    def _armed(self, numbers: Numbers, number: int) -> bool:
+        """Whether the plans of a batch have the drops in them: all of them or none.
+
+        New plans are new code, and code that has just been generated runs at a fraction of its speed; a burst
+        is the worst time for that. So there are two kinds of plans only, and the one with drops is run a few
+        times at a calm start, and kept for a while when nothing is dropped any more.
+        """
+        if self._begun is None:
+            self._begun = number
+        for on in self.layout.arcs:
+            if self.slots.active(numbers, on):
+                self._dropped = number
+                self._ranges[on] = max(self._ranges[on], self.slots.ranges(numbers, on))
+        if any(self.slots.active_raw(numbers, name) for name in self.layout.sources):
+            self._dropped = number
+        if self._dropped is not None and number - self._dropped <= _REMEMBERED:
+            return True
+        calm = self._took < _CALM * self.runtime.look_after()
+        if self._rehearses and calm and number - self._begun in _REHEARSED:
+            self._rehearsed.add(number)
+        return number in self._rehearsed
+
+    def _count_sources(self, plan: Any) -> dict[str, int]:
+        """What each of several sources gave, counted in the plan that reads them."""
+        wanted = {self.marks.of[name] for name in self.layout.sources}
+        found = self._readers.setdefault("", PlanReader()).read_marks(plan, wanted)
+        return {self._named[mark]: rows for mark, rows in found.items()}
+
+    def _read(self, stages: list[tuple[str, str, DataFrame]]) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for name, text, made in stages:
+            wanted = {int(mark) for mark in _MARKS.findall(text)}
+            if wanted:
+                reader = self._readers.setdefault(name, PlanReader())
+                found = reader.read_marks(made._jdf.queryExecution().executedPlan(), wanted)
+                for mark, rows in found.items():
+                    counts[self._named[mark]] = counts.get(self._named[mark], 0) + rows
+        return counts
+
+
+def literals(slots: Slots, numbers: Numbers) -> Any:
+    """Numbers of the control array as SQL that the optimizer does not fold into the generated code."""
+    places: dict[int, tuple[int, str]] = {}
+    for slot in slots.slots.values():
+        span = range(slot.at, slot.at + slot.size)
+        text = ", ".join("CAST(NULL AS DOUBLE)" if numbers[i] is None else f"{numbers[i]!r}D" for i in span)
+        for i in span:
+            places[i] = (i - slot.at, f"array({text})")
+    for at in slots.raw.values():
+        places[at] = (0, f"array({'CAST(NULL AS DOUBLE)' if numbers[at] is None else f'{numbers[at]!r}D'})")
+
+    def number(at: int) -> str:
+        offset, array = places[at]
+        return f"get({array}, {offset} + 0 * spark_partition_id())"
+
+    return number
