@@ -21,7 +21,7 @@ from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import digests
 from streamshed.spark.control import HistoryFile, Store
 from streamshed.spark.cost_orders import COST, DIGEST, ORDER, CostTable, Order, OrderHistory, with_orders
-from streamshed.spark.load_aware import LoadShedder
+from streamshed.spark.load_shedder import LoadShedder
 from tests.spark.helpers import run_all, wait_for
 
 pytestmark = pytest.mark.spark

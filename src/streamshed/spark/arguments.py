@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, TimestampNTZType, TimestampType
+from pyspark.sql.types import BooleanType, DataType, NumericType, StructType, TimestampNTZType, TimestampType
 
 from streamshed.errors import InvalidArgument
 from streamshed.records import Mode
@@ -73,19 +73,24 @@ def check_keys(events: DataFrame, key: str | Sequence[str] | None) -> list[Colum
     return [check_column(events, column, "key") for column in names]
 
 
+def check_hashable(events: DataFrame, key: str | Sequence[str]) -> list[Column]:
+    """Keys that Spark SQL can hash."""
+    keys = check_keys(events, key if isinstance(key, str) else list(key or ()))
+    for field in events.select(*keys).schema:
+        kind = field.dataType.simpleString()
+        if "map<" in kind or "variant" in kind or "interval" in kind:
+            raise InvalidArgument(
+                "a key must be of a type that Spark can hash",
+                got=f"{field.name} is {kind}",
+                hint="use a field of it, or several columns",
+            )
+    return keys
+
+
 def check_protect(events: DataFrame, protect: str | Column | None) -> Column | None:
     if protect is None:
         return None
-    try:
-        condition = F.expr(protect) if isinstance(protect, str) else protect
-        kind = events.select(condition).schema[0].dataType
-    except (ParseException, AnalysisException) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InvalidArgument(
-            f"protect is not a condition on this stream: {first}",
-            got=repr(protect),
-            hint=f"write SQL over its columns: {', '.join(events.columns)}",
-        ) from None
+    condition, kind = _expression(events, protect, "protect", "a condition")
     if not isinstance(kind, BooleanType):
         raise InvalidArgument(
             "protect must be true or false for a row",
@@ -93,6 +98,31 @@ def check_protect(events: DataFrame, protect: str | Column | None) -> Column | N
             hint="write a condition such as \"priority = 'high'\"",
         )
     return condition
+
+
+def check_cost(events: DataFrame, cost: str | Column | None) -> Column | None:
+    if cost is None:
+        return None
+    expression, kind = _expression(events, cost, "cost", "an expression")
+    if not isinstance(kind, NumericType):
+        raise InvalidArgument(
+            "cost must be a number of seconds", got=f"{cost!r}, which is {kind.simpleString()}", hint='"0.002 * n"'
+        )
+    return expression
+
+
+def _expression(events: DataFrame, given: str | Column, what: str, kind: str) -> tuple[Column, DataType]:
+    """An expression on a stream, with its type."""
+    try:
+        expression = F.expr(given) if isinstance(given, str) else given
+        return expression, events.select(expression).schema[0].dataType
+    except (ParseException, AnalysisException) as error:
+        first = str(error).strip().splitlines()[0]
+        raise InvalidArgument(
+            f"{what} is not {kind} on this stream: {first}",
+            got=repr(given),
+            hint=f"write SQL over its columns: {', '.join(events.columns)}",
+        ) from None
 
 
 def check_mode(mode: str | Mode) -> Mode:
@@ -110,3 +140,24 @@ def check_floor(share: float, what: str = "floor") -> float:
             f"{what} must be a share between 0 and 1", got=repr(share), hint="0.05 is 5 % of the rows"
         )
     return float(share)
+
+
+def check_schema(schema: str | StructType) -> StructType:
+    if isinstance(schema, StructType) and len(schema):
+        return schema
+    try:
+        parsed = StructType.fromDDL(schema) if isinstance(schema, str) else None
+    except (ParseException, AnalysisException):
+        parsed = None
+    if not isinstance(parsed, StructType) or len(parsed) == 0:
+        raise InvalidArgument(
+            "schema must name the columns that the function returns, with their types",
+            got=repr(schema),
+            hint='write it like "mention STRING, score DOUBLE"',
+        )
+    return parsed
+
+
+def check_choice(what: str, got: str, choices: tuple[str, ...]) -> None:
+    if got not in choices:
+        raise InvalidArgument(f"there is no such {what}", got=repr(got), hint=f"choose from: {', '.join(choices)}")

@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from streamshed.errors import StreamshedError
 from streamshed.jit import compiled
@@ -111,6 +114,10 @@ class Told:
     """Milliseconds."""
     order: Order | None
     table: CostTable | None
+
+
+def arrow_schema(schema: StructType, spark: SparkSession) -> pa.Schema:
+    return to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
 
 
 class CostStage:

@@ -22,9 +22,9 @@ from streamshed.sketch.hashing import digest_sql
 from streamshed.spark.control import Store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import ARRIVED, DIGEST
-from streamshed.spark.cost_stage import CostStage
+from streamshed.spark.cost_stage import CostStage, arrow_schema
 from streamshed.spark.counts import next_serial
-from streamshed.spark.load_aware import SEED, LoadShedder, arrow_schema, mailbox, order_file
+from streamshed.spark.load_shedder import SEED, LoadShedder, mailbox, order_file
 from streamshed.spark.monitor import QueryWatch
 from streamshed.spark.slots import quoted
 from streamshed.spark.sql import spark_type

@@ -28,11 +28,12 @@ from streamshed.network_controller import FlowSample, NetworkController
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.registry import live_policy
 from streamshed.records import Drop, Mode, Plan
+from streamshed.spark import arguments
 from streamshed.spark.control import Store
 from streamshed.spark.fused_query import FusedQuery
 from streamshed.spark.layout import Layout
-from streamshed.spark.load_aware import LoadShedder
 from streamshed.spark.load_aware_box import LoadAwareBox
+from streamshed.spark.load_shedder import LoadShedder
 from streamshed.spark.network_books import Books, NetworkReport, report_of
 from streamshed.spark.network_control import NetworkControl
 from streamshed.spark.network_query import NetworkQuery
@@ -103,7 +104,7 @@ def run(
     """
     check_spark(spark.version)
     bound = seconds(latency, "latency")
-    wanted_mode = _mode(mode)
+    wanted = arguments.check_mode(mode)
     chosen = live_policy(policy) if isinstance(policy, str) else policy
     rows = streams(spark, network, sources)
     specs = check_sinks(network, sinks)
@@ -112,7 +113,7 @@ def run(
     check_boxes(spark, network, rows, functions)
     made_sinks = {name: sink_for(spark, name, spec) for name, spec in specs.items()}
     folder = checkpoint or tempfile.mkdtemp(prefix="streamshed-")
-    running = RunningNetwork(spark, network, chosen, bound, wanted_mode, Store(spark, f"{folder}/streamshed"))
+    running = RunningNetwork(spark, network, chosen, bound, wanted, Store(spark, f"{folder}/streamshed"))
     running.sinks = made_sinks
     if pinned is not None:
         running.pin(pinned)
@@ -239,7 +240,7 @@ class RunningNetwork:
     @mode.setter
     def mode(self, mode: str | Mode) -> None:
         with self._lock:
-            self._controller.configure(_mode(mode), time.time())
+            self._controller.configure(arguments.check_mode(mode), time.time())
             for shedder in self.load_shedders.values():
                 shedder.mode = mode
             self._adopt()
@@ -450,12 +451,3 @@ class RunningNetwork:
         share = min(share, 0.999) if drops else 1.0
         self._control.publish(self._slots.encode(drops), share, lease)
         self._published = (tuple(drops), time.time() + lease / 2.0)
-
-
-def _mode(mode: str | Mode) -> Mode:
-    try:
-        return Mode(mode)
-    except ValueError:
-        raise InvalidArgument(
-            "there is no such mode", got=repr(mode), hint='choose "enforce", "dry-run" or "off"'
-        ) from None
