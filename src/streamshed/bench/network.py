@@ -163,9 +163,10 @@ def run(say: Say, out: Path | None = None) -> dict[str, Any]:
             return audience.play(spark, place, made, policy, rate, seconds, lines=lines, latency=BOUND)
 
         able = audience.capacity(spark, place, made, lines, say, seconds=BOUND / 2)
-        # The JVM compiles what drops as well; and what is measured before it has, is of no use.
-        say("warming up")
-        play(POLICIES[-1], FACTORS[0])
+        # The JVM compiles what drops as well, and each policy has plans of its own.
+        for policy in POLICIES[1:]:
+            say(f"warming up: {policy}")
+            play(policy, FACTORS[0])
         able = audience.capacity(spark, place, made, lines, say, seconds=BOUND / 2)
         plays = [(factor, policy) for factor in FACTORS for policy in POLICIES]
         for turn in range(ROUNDS):
