@@ -29,7 +29,7 @@ check: $(READY)  ## lint, types, import layers
 	$(VENV)/bin/lint-imports
 
 bench: setup     ## every benchmark, one line of JSON each
-	@for name in overhead drain burst latency network sharing compiled parse; do $(VENV)/bin/streamshed bench $$name --json; done
+	@for name in overhead drain burst latency las-spark network sharing compiled parse road-map simulator las; do $(VENV)/bin/streamshed bench $$name --json; done
 
 setup: java $(READY)
 
