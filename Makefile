@@ -11,7 +11,7 @@ BESIDE := -n 2 --dist loadgroup
 help:            ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
 
-demo: setup      ## a burst at three times this machine's capacity through a network, with and without shedding
+demo: setup      ## a burst at twice this machine's capacity through a network, with and without shedding
 	$(VENV)/bin/streamshed demo
 
 test: check unit ## all checks and all tests

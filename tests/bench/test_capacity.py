@@ -58,7 +58,7 @@ def test_a_slow_start_is_not_taken_for_the_rate(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fed = find(Job(source, fixed=0.5, row=1e-4, warm_up=20.0), tmp_path, monkeypatch, least=30.0)
-    assert fed.rate == pytest.approx(7_500, rel=0.15)  # the first batch alone would say 290
+    assert fed.rate == pytest.approx(7_500, rel=0.2)  # the first batch alone would say 290
 
 
 def test_it_ends_in_time(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,6 +207,7 @@ def capacity(
     say: Say,
     *,
     seconds: float = 2.0,
+    first: int = 8_000,
     most: float = 45.0,
 ) -> Able:
     """What a network can do in batches of about `seconds`, and what all of its rows are worth."""
@@ -221,6 +222,7 @@ def capacity(
             running.process_all_available,
             say,
             seconds=seconds,
+            first=first,
             least=min(30.0, most),
             most=most,
         )
