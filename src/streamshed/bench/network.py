@@ -53,7 +53,7 @@ def long(v: float) -> float:
 
 
 def _digested(v: float, times: int) -> float:
-    """Real work of some ten to two hundred microseconds: digests of a few hundred bytes."""
+    """Real work, 60 microseconds or a few times that: digests of a few hundred bytes."""
     for _ in range(times):
         hashlib.blake2b(_BLOCK)
     return 2.0 * v
@@ -186,6 +186,7 @@ def run(say: Say, out: Path | None = None) -> dict[str, Any]:
         "bound": BOUND,
         "capacity_rows_per_s": int(able.rate),
         "costs_us": {box.name: round(box.cost * 1e6, 2) for box in made.boxes},
+        "parse_us": {one.name: round((one.parse or {}).get("cost", 0.0) * 1e6, 2) for one in made.sources},
         "summary": told,
         "rows": found,
     }
