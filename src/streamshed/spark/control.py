@@ -169,6 +169,34 @@ class Store:
         overwrite[0] = rename.OVERWRITE
         self._hadoop.FileContext.getFileContext(target.toUri(), self._conf).rename(fresh, target, overwrite)
 
+    def append(self, name: str, data: bytes, older: str, most: int) -> None:
+        """Add to a file; one of more than `most` bytes takes the place of `older` first, and a new one begins."""
+        if self._local is None:
+            # Few file systems can append: the file is written anew.
+            before = self.read(name) or b""
+            if len(before) > most:
+                self.write(older, before)
+                before = b""
+            self.write(name, before + data)
+            return
+        self._local.mkdir(parents=True, exist_ok=True)
+        file = self._local / name
+        if file.exists() and file.stat().st_size > most:
+            os.replace(file, self._local / older)
+        with file.open("ab") as end:
+            end.write(data)
+
+    def names(self) -> list[str]:
+        """The files in the folder."""
+        path = self._hadoop.Path(self.folder)
+        if not self._fs.exists(path):
+            return []
+        return sorted(str(each.getPath().getName()) for each in self._fs.listStatus(path))
+
+    def remove(self, name: str) -> None:
+        """Remove one file, if it is there."""
+        self._fs.delete(self._hadoop.Path(self.path(name)), False)
+
     def delete(self) -> None:
         """Remove the folder and what is in it."""
         self._fs.delete(self._hadoop.Path(self.folder), True)

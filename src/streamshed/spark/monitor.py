@@ -195,8 +195,22 @@ class SessionMonitor:
     def add(self, stream: Watched) -> None:
         self._streams[stream.serial] = stream
 
+    def remove(self, stream: Watched) -> None:
+        """Forget a stream. With the last one, the listeners and the thread go as well."""
+        with self._lock:
+            self._streams.pop(stream.serial, None)
+            for watch in self._queries.values():
+                watch.streams = [each for each in watch.streams if each is not stream]
+            last = not self._streams
+            if last:
+                for session in [s for s, m in self._by_session.items() if m is self]:
+                    del self._by_session[session]
+        if last:
+            self.close()
+
     def close(self) -> None:
         """Let go of the session; what is in force runs out by itself."""
+        atexit.unregister(self.close)
         self._events.put(None)
         with contextlib.suppress(Exception):
             self._spark.streams._jsqm.removeListener(self._listener)
