@@ -87,7 +87,7 @@ class Engine:
         self._plans.append((now + 0.03, self.controller.observe(sample)))
 
     def _keep_at(self, moment: float) -> float:
-        return next(plan for since, plan in reversed(self._plans) if since <= moment).keep()
+        return next(plan for since, plan in reversed(self._plans) if since <= moment).keep
 
 
 def controller(latency: float = 4.0, **limits: object) -> Controller:
@@ -152,7 +152,7 @@ def test_protected_rows_make_the_others_give_up_more() -> None:
 def test_more_protected_rows_than_fit_leave_the_floor_and_say_so() -> None:
     engine = Engine(controller(floor=0.05), lambda t: 3000.0)
     engine.run(60, protected=0.8)
-    assert engine.controller.plan.keep() == 0.05
+    assert engine.controller.plan.keep == 0.05
     assert "protected rows alone" in engine.controller.plan.reason or "floor" in engine.controller.plan.reason
 
 
@@ -169,7 +169,7 @@ def test_dry_run_drops_nothing_and_tells_what_it_would() -> None:
     plan = engine.controller.plan
     assert all(s.shed == 0 for s in samples)
     assert plan.drops == ()
-    assert plan.would_keep() < 0.9
+    assert plan.would_keep < 0.9
     assert plan.reason.startswith("dry run")
 
 
@@ -188,11 +188,11 @@ def test_switching_the_mode_takes_effect_at_once_and_both_ways() -> None:
     engine = Engine(controller(), lambda t: 3000.0)
     engine.run(30)
     shedding = engine.controller.plan
-    assert shedding.keep() < 1
+    assert shedding.keep < 1
     off = engine.controller.configure(mode=Mode.DRY_RUN)
-    assert off.keep() == 1.0
-    assert off.would_keep() == shedding.keep()
-    assert engine.controller.configure(mode=Mode.ENFORCE).keep() == shedding.keep()
+    assert off.keep == 1.0
+    assert off.would_keep == shedding.keep
+    assert engine.controller.configure(mode=Mode.ENFORCE).keep == shedding.keep
     assert off.version > shedding.version
 
 

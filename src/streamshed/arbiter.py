@@ -63,7 +63,7 @@ class Arbiter:
 
     def _clamp(self, drop: Drop, current: Plan) -> float:
         keep = self._response.keep_for(drop.keep)
-        highest = min(1.0, _RAISE * max(current.would_keep(drop.at), self.limits.floor, 0.01))
+        highest = min(1.0, _RAISE * max(current.would_keep_at(drop.at), self.limits.floor, 0.01))
         return max(self.limits.floor, min(keep, highest))
 
     def _settle(self, plan: Plan, current: Plan) -> Plan:

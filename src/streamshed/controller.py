@@ -30,10 +30,10 @@ class Controller:
     >>> for second in range(5):    # 1 ms a row, 500 rows a second: fits
     ...     plan = controller.observe(
     ...         Sample(at=second + 0.7, started=second, arrived=500, kept=500, gap=1.0, interval=1.0))
-    >>> plan.keep()
+    >>> plan.keep
     1.0
     >>> burst = Sample(at=9.0, started=5.0, arrived=4000, kept=4000, gap=1.0, interval=1.0)
-    >>> controller.observe(burst).keep() < 0.2
+    >>> controller.observe(burst).keep < 0.2
     True
     """
 

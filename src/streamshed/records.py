@@ -8,6 +8,7 @@ All times are seconds; `at` is seconds since the epoch on the runtime's clock, v
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -122,26 +123,28 @@ class Plan:
     wanted: tuple[Drop, ...] = ()
     """What the policy asked for before the arbiter; in dry-run, what would have been dropped."""
 
-    def keep(self, at: str | None = None) -> float:
-        """Keep fraction in force at a place (or of the only drop there is)."""
-        return _keep(self.drops, at)
+    @property
+    def keep(self) -> float:
+        """Keep fraction in force, over all drops."""
+        return math.prod(drop.keep for drop in self.drops)
 
-    def would_keep(self, at: str | None = None) -> float:
+    @property
+    def would_keep(self) -> float:
         """Keep fraction that enforcing the plan would give."""
-        return _keep(self.wanted or self.drops, at)
+        return math.prod(drop.keep for drop in self.wanted or self.drops)
 
-
-def _keep(drops: tuple[Drop, ...], at: str | None) -> float:
-    product = 1.0
-    for drop in drops:
-        if at is None or drop.at == at:
-            product *= drop.keep
-    return product
+    def would_keep_at(self, place: str) -> float:
+        """The same for the drops at one place."""
+        return math.prod(drop.keep for drop in self.wanted or self.drops if drop.at == place)
 
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
-    """What shedding cost so far: exact counts, and the latencies the kept rows had."""
+    """What shedding cost so far: exact counts, and the latencies the kept rows had.
+
+    Queries that read one stream read the same rows, each for itself. The rows of the whole are therefore those of
+    the query that has read most; batches, and what is told of them, are those of all queries.
+    """
 
     arrived: int = 0
     kept: int = 0
@@ -155,6 +158,7 @@ class QualityReport:
     over_bound: int = 0
     """Batches whose worst row was later than the bound in force."""
     by_query: Mapping[str, QualityReport] = field(default_factory=dict)
+    """The same for each query, by its name, or by the beginning of its id if it has none."""
 
     @property
     def shed(self) -> int:

@@ -15,7 +15,7 @@ from tests.spark.helpers import expected_ids, run_all, stream
 
 def main(folder: Path) -> None:
     spark = local_session("cluster", "local-cluster[2,1,1024]", **{"spark.driver.memory": "1g"})
-    kept = ss.shed(stream(spark, folder / "in", files=2), "1 hour", arrived="at", key="id", name="c")
+    kept = ss.shed(stream(spark, folder / "in", files=2), "1 hour", arrived="at", key="id", name="c", salt="test")
     handle = ss.shedder(kept)
     handle.pin(0.5)
     counts = kept.withWatermark("at", "1 hour").groupBy(F.window("at", "10 minutes")).agg(F.count("*").alias("n"))

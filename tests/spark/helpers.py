@@ -6,13 +6,14 @@ import itertools
 import json
 import os
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.spark.control import unit_hash
+from streamshed.spark.orders.drop_order import unit_hash
 from streamshed.spark.monitor import SessionMonitor
 
 SCHEMA = "id LONG, user LONG, priority STRING, at TIMESTAMP"
@@ -53,12 +54,13 @@ def run_all(output: DataFrame, checkpoint: Path, name: str, mode: str = "append"
 
 
 def expected_ids(
-    spark: SparkSession, folder: Path, keep: float, key: str | None, protect: str | None = None
+    spark: SparkSession, folder: Path, keep: float, key: str | None, protect: str | None = None, salt: str = "test"
 ) -> set[int]:
     """The ids that a drop must keep, by a plain batch query: the oracle."""
     rows = spark.read.schema(SCHEMA).json(str(folder))
     columns: list[Column] = [F.col(key)] if key else [F.col(c) for c in rows.columns]
-    kept = unit_hash(columns) < F.lit(int(keep * 2**53))
+    mixed = unit_hash([unit_hash(columns), F.lit(zlib.crc32(salt.encode())).cast("bigint")])
+    kept = mixed < F.lit(int(keep * 2**53))
     if protect is not None:
         kept = kept | F.expr(protect)
     return {row.id for row in rows.where(kept).select("id").collect()}

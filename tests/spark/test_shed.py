@@ -51,7 +51,7 @@ def test_the_rows_that_pass_are_those_of_the_stable_hash(
     spark: SparkSession, source: Path, tmp_path: Path, key: str | None
 ) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", key=key, protect="priority = 'high'")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key=key, protect="priority = 'high'")
     handle = ss.shedder(kept)
     handle.pin(0.3)
     rows = run_all(kept, tmp_path / "state", f"hashed_{key}")
@@ -66,7 +66,7 @@ def test_a_lower_keep_keeps_a_subset_and_whole_keys(spark: SparkSession, source:
     fill(source)
     seen: list[set[object]] = []
     for keep in (0.2, 0.5):
-        kept = ss.shed(stream(spark, source), "1 hour", key="user")
+        kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="user")
         ss.shedder(kept).pin(keep)
         rows = run_all(kept, tmp_path / f"state{keep}", f"subset_{int(keep * 10)}")
         by_user = Counter(row["user"] for row in rows)
@@ -79,7 +79,7 @@ def test_a_lower_keep_keeps_a_subset_and_whole_keys(spark: SparkSession, source:
 
 def test_protected_means_true_not_unknown(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", protect="nullif(priority, 'low') = 'high'")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", protect="nullif(priority, 'low') = 'high'")
     ss.shedder(kept).pin(0.0)
     rows = run_all(kept, tmp_path / "state", "null_protect")
     assert ids(rows) == set(range(0, ROWS, 10))
@@ -91,7 +91,7 @@ def test_a_rotating_salt_chooses_other_keys_at_another_time(
     fill(source, files=1)
     seen = []
     for turn in range(2):
-        kept = ss.shed(stream(spark, source), "1 hour", key="user", rotate=0.5)
+        kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="user", rotate=0.5)
         ss.shedder(kept).pin(0.3)
         rows = run_all(kept, tmp_path / f"state{turn}", f"salt_{turn}")
         seen.append({row["user"] for row in rows})
@@ -102,7 +102,7 @@ def test_a_rotating_salt_chooses_other_keys_at_another_time(
 
 def test_weights_add_up_to_what_arrived(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id", protect="priority = 'high'", weight="w")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id", protect="priority = 'high'", weight="w")
     assert kept.columns == [*stream(spark, source).columns, "w"]
     ss.shedder(kept).pin(0.25)
     rows = run_all(kept, tmp_path / "state", "weights")
@@ -116,7 +116,7 @@ def test_weights_add_up_to_what_arrived(spark: SparkSession, source: Path, tmp_p
 
 def test_weights_are_one_while_nothing_is_shed(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", weight="w")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", weight="w")
     rows = run_all(kept, tmp_path / "state", "weights_one")
     assert len(rows) == ROWS
     assert {row["w"] for row in rows} == {1.0}
@@ -125,7 +125,7 @@ def test_weights_are_one_while_nothing_is_shed(spark: SparkSession, source: Path
 def test_what_is_dropped_is_not_worked_on(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     """The later work raises on any row but the protected one; so does a filter that Spark could push down."""
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", protect="id = 7")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", protect="id = 7")
     ss.shedder(kept).pin(0.0)
     worked = kept.withColumn("n", F.expr("if(id = 7, 1, raise_error('worked on a dropped row'))")).where("n > 0")
     rows = run_all(worked, tmp_path / "state", "no_work")
@@ -139,7 +139,7 @@ def test_state_behind_it_a_window_equals_the_batch_answer_over_the_kept_rows(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", arrived="at", key="user")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", arrived="at", key="user")
     ss.shedder(kept).pin(0.4)
     counts = kept.withWatermark("at", "1 hour").groupBy(F.window("at", "10 minutes"), "user").count()
     rows = run_all(counts, tmp_path / "state", "windows", mode="complete")
@@ -157,7 +157,9 @@ def test_state_behind_it_a_window_equals_the_batch_answer_over_the_kept_rows(
 
 def test_a_join_of_two_shed_streams_keeps_whole_keys(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source, files=2)
-    sheds = [ss.shed(stream(spark, source), "1 hour", key="id", name=name) for name in ("left", "right")]
+    sheds = [
+        ss.shed(stream(spark, source), "1 hour", salt="test", key="id", name=name) for name in ("left", "right")
+    ]
     for kept in sheds:
         ss.shedder(kept).pin(0.5)
     left = sheds[0].select("id", F.col("at").alias("left_at"))
@@ -176,8 +178,8 @@ def test_several_shed_streams_in_one_query_are_told_apart(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     fill(source)
-    some = ss.shed(stream(spark, source).where("id % 2 = 0"), "1 hour", key="id", name="even")
-    more = ss.shed(stream(spark, source).where("id % 2 = 1"), "1 hour", key="id", name="odd")
+    some = ss.shed(stream(spark, source).where("id % 2 = 0"), "1 hour", salt="test", key="id", name="even")
+    more = ss.shed(stream(spark, source).where("id % 2 = 1"), "1 hour", salt="test", key="id", name="odd")
     even, odd = ss.shedder(some), ss.shedder(more)
     even.pin(0.2)
     odd.pin(0.7)
@@ -190,7 +192,7 @@ def test_several_shed_streams_in_one_query_are_told_apart(
 
 def test_one_shed_stream_feeds_several_queries(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id")
     handle = ss.shedder(kept)
     handle.pin(0.5)
     first = run_all(kept, tmp_path / "one", "query_one")
@@ -203,14 +205,14 @@ def test_one_shed_stream_feeds_several_queries(spark: SparkSession, source: Path
 
 def test_a_query_without_a_shed_stream_is_left_alone(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    handle = ss.shedder(ss.shed(stream(spark, source), "1 hour"))
+    handle = ss.shedder(ss.shed(stream(spark, source), "1 hour", salt="test"))
     assert len(run_all(stream(spark, source), tmp_path / "state", "plain")) == ROWS
     assert handle.report().batches == 0
 
 
 def test_every_batch_adds_up(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source, files=8)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id")
     handle = ss.shedder(kept)
     handle.pin(0.5)
     rows = run_all(kept, tmp_path / "state", "adds_up")
@@ -224,7 +226,7 @@ def test_every_batch_adds_up(spark: SparkSession, source: Path, tmp_path: Path) 
 
 def test_counts_are_right_behind_a_foreach_batch_sink(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id")
     handle = ss.shedder(kept)
     handle.pin(0.5)
     seen: dict[int, int] = {}
@@ -269,7 +271,7 @@ def test_it_sheds_by_itself_tells_why_and_obeys_its_settings(
         assert handle.queries == [str(query.id)]
         assert "the bound allows" in handle.reason
         assert told
-        assert told[-1].keep() == 0.1
+        assert told[-1].keep == 0.1
         feed_until("handle.report().shed > 0")
         wait_for(lambda: handle.report().arrived == number * 100)  # reports come late; these batches are over
         handle.mode = "dry-run"
@@ -316,8 +318,8 @@ def test_a_replayed_log_of_samples_gives_the_plans_of_the_run(
 def test_measured_latency_is_from_the_arrival_column(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
     oldest = datetime(2026, 1, 1, tzinfo=timezone.utc).timestamp()
-    reckoned = ss.shed(stream(spark, source), "1 hour", arrived="at")
-    measured = ss.shed(stream(spark, source), "1 hour", arrived="at", measure=True)
+    reckoned = ss.shed(stream(spark, source), "1 hour", salt="test", arrived="at")
+    measured = ss.shed(stream(spark, source), "1 hour", salt="test", arrived="at", measure=True)
     begun = time.time()
     for kept in (reckoned, measured):
         run_all(kept.select("id"), tmp_path / str(id(kept)), f"measured{id(kept)}")
@@ -331,7 +333,7 @@ def test_measured_latency_is_from_the_arrival_column(spark: SparkSession, source
 @pytest.mark.complains
 def test_a_control_file_that_vanishes_keeps_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id", control=str(tmp_path / "control"))
     handle = ss.shedder(kept)
     handle.pin(0.0)
     Path(handle.control_path.removeprefix("file:")).unlink()
@@ -342,7 +344,7 @@ def test_a_control_file_that_vanishes_keeps_rows(spark: SparkSession, source: Pa
 def test_a_control_file_that_vanishes_while_running_keeps_rows_from_the_next_batch_on(
     spark: SparkSession, source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id", control=str(tmp_path / "control"))
     handle = ss.shedder(kept)
     handle.pin(0.0)
     time.sleep(0.1)
@@ -367,7 +369,7 @@ def test_a_control_file_that_vanishes_while_running_keeps_rows_from_the_next_bat
 @pytest.mark.complains
 def test_a_control_file_that_is_garbage_keeps_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "control"))
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id", control=str(tmp_path / "control"))
     handle = ss.shedder(kept)
     handle.pin(0.0)
     Path(handle.control_path.removeprefix("file:")).write_text("{ this is not a plan")
@@ -382,7 +384,7 @@ def test_an_error_of_ours_keeps_rows_and_the_job(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id")
     handle = ss.shedder(kept)
     handle.pin(0.0)
 
@@ -410,7 +412,7 @@ def test_a_controller_that_died_is_outlived_by_its_plan_only_for_its_lease(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     fill(source, files=2)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id")
     handle = ss.shedder(kept)
     # What a controller leaves that dies right after publishing.
     span = handle._control.publish(0.0, 0.3, 1, also=lambda _: None)
@@ -419,7 +421,7 @@ def test_a_controller_that_died_is_outlived_by_its_plan_only_for_its_lease(
 
 
 def test_the_control_file_stands_where_the_user_says(spark: SparkSession, source: Path, tmp_path: Path) -> None:
-    kept = ss.shed(stream(spark, source), "1 hour", control=str(tmp_path / "here"), name="clicks")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", control=str(tmp_path / "here"), name="clicks")
     assert ss.shedder(kept).control_path.endswith("/here/clicks.control.json")
     assert (tmp_path / "here" / "clicks.control.json").exists()
     assert not list((tmp_path / "here").glob(".*.crc"))
@@ -427,7 +429,7 @@ def test_the_control_file_stands_where_the_user_says(spark: SparkSession, source
 
 def test_the_plans_are_kept_in_the_checkpoint(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source, files=2)
-    kept = ss.shed(stream(spark, source), "1 hour", key="id", name="clicks")
+    kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id", name="clicks")
     ss.shedder(kept).pin(0.5)
     run_all(kept, tmp_path / "state", "beside")
     assert (tmp_path / "state" / "streamshed" / "clicks.json").exists()

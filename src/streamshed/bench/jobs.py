@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streamshed.spark.shed import Shedder
+from streamshed.spark.shedder import Shedder
 
 SCHEMA = "id LONG, user LONG, v DOUBLE, work INT"
 Job = Callable[[DataFrame], DataFrame]

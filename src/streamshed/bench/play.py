@@ -18,7 +18,7 @@ from streamshed.bench.capacity import fastest
 from streamshed.bench.feeder import Feeder, Rate, Rows
 from streamshed.bench.jobs import Job, Run
 from streamshed.spark.session import local_session
-from streamshed.spark.shed import Shedder
+from streamshed.spark.shedder import Shedder
 
 Say = Callable[[str], None]
 

@@ -20,7 +20,7 @@ class Entry:
     @property
     def would_shed(self) -> int:
         """Rows that enforcing the plan would have dropped (dry-run)."""
-        return round(self.sample.kept * (1.0 - self.plan.would_keep() / max(self.plan.keep(), 1e-12)))
+        return round(self.sample.kept * (1.0 - self.plan.would_keep / max(self.plan.keep, 1e-12)))
 
 
 class Ledger:
@@ -40,8 +40,14 @@ class Ledger:
     def __init__(self, recent: int = 1000) -> None:
         self._by_query: dict[str, QualityReport] = {}
         self._last_batch: dict[str, int] = {}
+        self._names: dict[str, str] = {}
         self.recent: deque[Entry] = deque(maxlen=recent)
         """The newest batches, oldest first."""
+
+    def open(self, query: str, name: str, committed: int = -1) -> None:
+        """A query begins to be counted; what it committed before anybody counted is nobody's loss."""
+        self._names[query] = name
+        self._last_batch.setdefault(query, committed)
 
     def record(self, sample: Sample, plan: Plan, *, bound: float) -> bool:
         """Enter a finished batch; False if it was there already."""
@@ -51,7 +57,7 @@ class Ledger:
         entry = Entry(sample, plan)
         self.recent.append(entry)
         self._last_batch[sample.query] = sample.batch
-        old = self._by_query.get(sample.query, QualityReport())
+        old = self.of(sample.query)
         counted = sample.arrived > 0
         seen = old.batches + counted
         mean = old.latency_mean + (sample.latency - old.latency_mean) / seen if counted else old.latency_mean
@@ -70,25 +76,35 @@ class Ledger:
     def last_batch(self, query: str) -> int:
         return self._last_batch.get(query, -1)
 
+    def of(self, query: str) -> QualityReport:
+        """One query's totals."""
+        return self._by_query.get(query, QualityReport())
+
     def report(self) -> QualityReport:
-        """Totals over all queries, and each query's own."""
+        """Totals of the stream, and of each query by its name."""
         reports = self._by_query
         batches = sum(r.batches for r in reports.values())
+        most = max(reports.values(), key=lambda r: r.arrived, default=QualityReport())
         return QualityReport(
-            arrived=sum(r.arrived for r in reports.values()),
-            kept=sum(r.kept for r in reports.values()),
-            would_shed=sum(r.would_shed for r in reports.values()),
+            arrived=most.arrived,
+            kept=most.kept,
+            would_shed=most.would_shed,
             batches=batches,
             unseen=sum(r.unseen for r in reports.values()),
             latency_mean=sum(r.latency_mean * r.batches for r in reports.values()) / batches if batches else 0.0,
             latency_max=max((r.latency_max for r in reports.values()), default=0.0),
             over_bound=sum(r.over_bound for r in reports.values()),
-            by_query=dict(reports),
+            by_query={self._name(query): report for query, report in reports.items()},
         )
+
+    def _name(self, query: str) -> str:
+        name = self._names.get(query, query)
+        same = [other for other in self._by_query if self._names.get(other, other) == name]
+        return name if len(same) == 1 else f"{name} ({query[:8]})"
 
     def totals(self, query: str) -> dict[str, Any]:
         """A query's totals as JSON-able data, for the checkpoint."""
-        report = self._by_query.get(query, QualityReport())
+        report = self.of(query)
         fields = (
             "arrived",
             "kept",

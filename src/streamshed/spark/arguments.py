@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, NumericType, StructType, TimestampNTZType, TimestampType
 
+from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.records import Mode
+from streamshed.spark.orders.identity import hashable, quoted
 
 
 def check_stream(events: object, caller: str = "shed") -> None:
@@ -35,22 +38,38 @@ def check_stream(events: object, caller: str = "shed") -> None:
 
 
 def check_column(events: DataFrame, column: object, what: str) -> Column:
-    try:
-        if not isinstance(column, str):
-            raise TypeError
-        selected = events.select(column)
-        if len(selected.columns) != 1:
-            raise TypeError
-    except (AnalysisException, TypeError):
+    """A column of the stream, or a field inside one; never one of Spark's functions of that name."""
+    path = _path_to(events.schema, column) if isinstance(column, str) else None
+    if path is None:
         raise InvalidArgument(
             f"{what} names a column that the stream does not have",
             got=repr(column),
             hint=f"it has: {', '.join(events.columns)}",
-        ) from None
-    return F.col(column)
+        )
+    return F.col(".".join(map(quoted, path)))
 
 
-def check_arrival(events: DataFrame, arrived: str) -> None:
+def _path_to(schema: StructType, name: str) -> list[str] | None:
+    """The names that lead to a column: one, or several for a field of a struct. A whole name goes first."""
+    names = {field.name: field for field in schema}
+    # As Spark does by default, take case for a matter of taste unless two names differ by it only.
+    folded = [each for each in names if each.lower() == name.strip("`").lower()]
+    if name.strip("`") in names:
+        return [name.strip("`")]
+    if len(folded) == 1:
+        return folded
+    head, dot, rest = name.partition(".")
+    while dot:
+        inner = names[head].dataType if head in names else None
+        below = _path_to(inner, rest) if isinstance(inner, StructType) else None
+        if below is not None:
+            return [head, *below]
+        part, dot, rest = rest.partition(".")
+        head = f"{head}.{part}"
+    return None
+
+
+def check_arrival(events: DataFrame, arrived: str) -> Column:
     column = check_column(events, arrived, "arrived")
     kind = events.select(column).schema[0].dataType
     if not isinstance(kind, (TimestampType, TimestampNTZType)):
@@ -59,12 +78,12 @@ def check_arrival(events: DataFrame, arrived: str) -> None:
             got=f"{arrived!r} is {kind.simpleString()}",
             hint=f"convert it before, for example with to_timestamp({arrived})",
         )
+    return column
 
 
-def check_keys(events: DataFrame, key: str | Sequence[str] | None) -> list[Column]:
-    if key is None:
-        hashable = [f.name for f in events.schema if "map<" not in f.dataType.simpleString()]
-        return [F.col(f"`{column}`") for column in hashable]
+def check_keys(events: DataFrame, key: str | Sequence[str]) -> list[Column]:
+    if not isinstance(key, (str, Sequence)):
+        raise InvalidArgument("key must name a column, or several", got=repr(key), hint='key="user_id"')
     names = [key] if isinstance(key, str) else list(key)
     if not names:
         raise InvalidArgument(
@@ -75,10 +94,10 @@ def check_keys(events: DataFrame, key: str | Sequence[str] | None) -> list[Colum
 
 def check_hashable(events: DataFrame, key: str | Sequence[str]) -> list[Column]:
     """Keys that Spark SQL can hash."""
-    keys = check_keys(events, key if isinstance(key, str) else list(key or ()))
+    keys = check_keys(events, key)
     for field in events.select(*keys).schema:
         kind = field.dataType.simpleString()
-        if "map<" in kind or "variant" in kind or "interval" in kind:
+        if not hashable(kind):
             raise InvalidArgument(
                 "a key must be of a type that Spark can hash",
                 got=f"{field.name} is {kind}",
@@ -140,6 +159,19 @@ def check_floor(share: float, what: str = "floor") -> float:
             f"{what} must be a share between 0 and 1", got=repr(share), hint="0.05 is 5 % of the rows"
         )
     return float(share)
+
+
+def check_rotate(rotate: str | float | timedelta | None) -> float | None:
+    if rotate is None:
+        return None
+    period = seconds(rotate, "rotate")
+    if period < 0.001:
+        raise InvalidArgument(
+            "rotate is shorter than the clock can tell",
+            got=repr(rotate),
+            hint='give at least "1 ms"',
+        )
+    return period
 
 
 def check_schema(schema: str | StructType) -> StructType:

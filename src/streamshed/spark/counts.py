@@ -44,10 +44,28 @@ def kept_mark(serial: int) -> Column:
     return F.spark_partition_id() >= F.lit(-(_BASE + 2 * serial + 1))
 
 
-def serials_in(plan: str) -> list[int]:
-    """Numbers of the drops in a printed plan, in the order of the plan."""
-    numbers = [(int(mark) - _BASE) // 2 for mark in _MARK.findall(plan)]
-    return list(dict.fromkeys(numbers))
+def serials_in(plan: Any) -> list[int]:
+    """Numbers of the drops in a logical plan, in the order of the plan.
+
+    Node by node: a plan that is printed whole may be cut (`spark.sql.maxPlanStringLength`).
+    """
+    return list(drops_in(plan))
+
+
+def drops_in(plan: Any) -> dict[int, Any]:
+    """The drops in a logical plan, each with the part of the plan below it."""
+    found: dict[int, Any] = {}
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        children = node.children()
+        if node.nodeName() == "Filter":
+            mark = _mark_in(node.condition().toString())
+            if mark:
+                # From the top, the mark of what was kept comes first; what arrived is below the other.
+                found[(mark - _BASE) // 2] = node
+        waiting += [children.apply(i) for i in reversed(range(children.size()))]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,36 +76,50 @@ class Counts:
 
 Step: TypeAlias = "int | str"
 """A child by its number, or by the name of the method that gives it (adaptive plans)."""
+Way: TypeAlias = "tuple[Step, ...]"
+"""From the top of a plan to one of its nodes."""
 
 
 class PlanReader:
     """Reads the counts of a query's batches off their executed plans, with few calls into the JVM.
 
-    A call costs up to a millisecond of a busy machine, and a plan has dozens of nodes; but the plans of
-    one query have the same shape in nearly every batch, so the way to the marks is remembered.
+    A call costs up to a millisecond of a busy machine, and a plan has dozens of nodes; but the plans of one query
+    have the same shape in nearly every batch, so the ways to the marks are remembered once all were found. That
+    a mark was missing is never remembered: Spark leaves parts out of a batch that have no rows in it.
     """
 
     def __init__(self) -> None:
-        self._ways: dict[int, list[tuple[Step, ...]]] = {}
+        self._ways: dict[int, list[Way]] = {}
 
-    def read(self, plan: Any, serials: list[int]) -> dict[int, Counts]:
-        """Counts by drop. A drop that the optimizer removed had no rows to count."""
-        found = self.read_marks(plan, {_BASE + 2 * serial + side for serial in serials for side in (0, 1)})
-        return {s: Counts(found[_BASE + 2 * s], found[_BASE + 2 * s + 1]) for s in serials}
+    def read(self, plan: Any, serials: list[int], rows: int | None = None) -> dict[int, Counts]:
+        """Counts by drop. A drop that the optimizer removed had no rows to count.
+
+        `rows`: what the sources gave by Spark's own report, which what is read here must not contradict.
+        """
+        wanted = {_BASE + 2 * serial + side for serial in serials for side in (0, 1)}
+        counts = _by_serial(self.read_marks(plan, wanted), serials)
+        arrived = sum(each.arrived for each in counts.values())
+        if (rows and not arrived) or any(each.kept > each.arrived for each in counts.values()):
+            counts = _by_serial(self._search_all(plan, wanted), serials)
+        return counts
 
     def read_marks(self, plan: Any, wanted: set[int]) -> dict[int, int]:
         """Rows by mark; 0 for one that is not in the plan."""
         found = self._along_known_ways(plan, wanted)
-        if found is None:
-            found = dict.fromkeys(wanted, 0)
-            self._ways = {mark: [] for mark in wanted}
-            self._search(plan, (), wanted, found)
+        return self._search_all(plan, wanted) if found is None else found
+
+    def _search_all(self, plan: Any, wanted: set[int]) -> dict[int, int]:
+        found = dict.fromkeys(wanted, 0)
+        ways: dict[int, list[Way]] = {mark: [] for mark in wanted}
+        _search(plan, (), ways, found)
+        if all(ways.values()):
+            self._ways = ways
         return found
 
     def _along_known_ways(self, plan: Any, wanted: set[int]) -> dict[int, int] | None:
         if self._ways.keys() != wanted:
             return None
-        nodes: dict[tuple[Step, ...], Any] = {(): plan}
+        nodes: dict[Way, Any] = {(): plan}
         found = dict.fromkeys(wanted, 0)
         try:
             for mark, ways in self._ways.items():
@@ -100,21 +132,26 @@ class PlanReader:
             return None  # another shape of plan: no such child, or not a filter
         return found
 
-    def _search(self, node: Any, way: tuple[Step, ...], wanted: set[int], found: dict[int, int]) -> None:
-        name = node.nodeName()
-        mark = _mark_in(node.condition().toString()) if name == "Filter" else 0
-        if mark in wanted:
-            # A plan that reads the stream twice (a self-join) has the drop twice; count each reading.
-            found[mark] += _rows(node)
-            self._ways[mark].append(way)
-        steps: list[Step] = ["executedPlan"] if name == "AdaptiveSparkPlan" else []
-        if name.endswith("QueryStage"):
-            steps = ["plan"]
-        for step in steps or range(node.children().size()):
-            self._search(_step(node, step), (*way, step), wanted, found)
+
+def _by_serial(found: dict[int, int], serials: list[int]) -> dict[int, Counts]:
+    return {s: Counts(found[_BASE + 2 * s], found[_BASE + 2 * s + 1]) for s in serials}
 
 
-def _walk(nodes: dict[tuple[Step, ...], Any], way: tuple[Step, ...]) -> Any:
+def _search(node: Any, way: Way, ways: dict[int, list[Way]], found: dict[int, int]) -> None:
+    name = node.nodeName()
+    mark = _mark_in(node.condition().toString()) if name == "Filter" else 0
+    if mark in found:
+        # A plan that reads the stream twice (a self-join) has the drop twice; count each reading.
+        found[mark] += _rows(node)
+        ways[mark].append(way)
+    steps: list[Step] = ["executedPlan"] if name == "AdaptiveSparkPlan" else []
+    if name.endswith("QueryStage"):
+        steps = ["plan"]
+    for step in steps or range(node.children().size()):
+        _search(_step(node, step), (*way, step), ways, found)
+
+
+def _walk(nodes: dict[Way, Any], way: Way) -> Any:
     """The node at the end of a way, by the longest part of it that was walked before."""
     if way not in nodes:
         nodes[way] = _step(_walk(nodes, way[:-1]), way[-1])

@@ -1,8 +1,8 @@
 """What was shed, when and why, for whoever asks the next morning: one line of JSON for each change of plan.
 
-The lines stand beside the checkpoint, in `<checkpoint>/streamshed/NAME.history.jsonl`, and are bounded: a full file
-becomes `NAME.history.1.jsonl`, in place of the one before it. A journal that cannot be written is silent: the job
-is worth more than its diary.
+The lines stand beside the checkpoint, in `<checkpoint>/streamshed/NAME.history.jsonl`, and are bounded: a full
+file becomes `NAME.history.1.jsonl`, in place of the one before it. A journal that cannot be written is silent: the
+job is worth more than its diary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from streamshed.spark.control import Store
+from streamshed.spark.orders.store import Store
 
 log = logging.getLogger("streamshed")
 

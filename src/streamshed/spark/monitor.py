@@ -19,17 +19,19 @@ from typing import Any, ClassVar, Protocol
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from streamshed.records import Sample
-from streamshed.spark.control import Span
-from streamshed.spark.counts import Counts, PlanReader, serials_in
+from streamshed.spark.counts import Counts, PlanReader, drops_in, serials_in
+from streamshed.spark.orders.history import Span
 from streamshed.spark.progress import Progress, SampleBuilder
 
 log = logging.getLogger("streamshed")
 
 _TICK = 0.1  # seconds between two looks at the running batches; none is over sooner than that
 _REPORT_DELAY = 5.0  # seconds after which a report without its counts is given up
+_RAREST_LOOK = 2.0  # seconds between two looks at a batch that runs for very long
+_RENEW_EVERY = 1.0  # seconds between two chances for streams to renew what is in force
 
 
 class Watched(Protocol):
@@ -43,6 +45,7 @@ class Watched(Protocol):
     def finished(self, query: QueryWatch, sample: Sample) -> None: ...
     def running(self, query: QueryWatch, sample: Sample) -> None: ...
     def look_after(self) -> float: ...
+    def renew(self, now: float) -> None: ...
     def fail_open(self, problem: BaseException) -> None: ...
 
 
@@ -58,6 +61,10 @@ class QueryWatch:
         self.streams = streams
         self._execution = execution
         self.checkpoint: str = execution.resolvedCheckpointRoot()
+        self.committed = _last_committed(execution)
+        """The last batch that an earlier run committed; −1 if there was none."""
+        self.counts: dict[int, Counts] = {}
+        """Of the batch that is being told of, the rows by drop."""
         self._reader = PlanReader()
         interval = _trigger_interval(execution)
         self._samples = {stream.serial: SampleBuilder(query_id, interval) for stream in streams}
@@ -65,6 +72,7 @@ class QueryWatch:
         self._waiting: dict[int, tuple[Progress, float]] = {}
         self._reported = -1
         self._next_look = 0.0
+        self._sources: dict[int, set[str]] | None = None
 
     @property
     def active(self) -> bool:
@@ -110,17 +118,32 @@ class QueryWatch:
                 self._samples[stream.serial].skip(progress)
             return
         serials = [stream.serial for stream in self.streams]
-        counts = self._reader.read(batch.executedPlan(), serials)
+        self.counts = self._reader.read(batch.executedPlan(), serials, progress.rows)
         following = self._batches.get(progress.batch + 1)
         next_time = int(time.time() * 1000) if following is None else following[1]
         next_started = following is not None or self._has_its_time(progress.batch, batch_time)
         for stream in self.streams:
-            counted = counts.get(stream.serial, Counts())
             span, after = stream.span_at(batch_time), stream.span_at(next_time)
-            builder = self._samples[stream.serial]
-            oldest = progress.oldest.get(stream.serial)
-            sample = builder.finished(progress, counted, span, after.keep, oldest, next_started=next_started)
+            sample = self._samples[stream.serial].finished(
+                progress,
+                self.counts.get(stream.serial, Counts()),
+                span,
+                after.keep,
+                progress.oldest.get(stream.serial),
+                backlog=self._backlog(stream, progress),
+                next_started=next_started,
+            )
             stream.finished(self, sample)
+
+    def _backlog(self, stream: Watched, progress: Progress) -> float:
+        """Rows that the sources of a stream hold back; those of others are not its business."""
+        held = progress.backlog
+        if len(held) < 2 or not any(held.values()):
+            return sum(held.values())
+        if self._sources is None:
+            self._sources = _sources_by_drop(self._execution.logicalPlan())
+        mine = self._sources.get(stream.serial, set())
+        return sum(rows for source, rows in held.items() if source in mine)
 
     def _has_its_time(self, number: int, batch_time: int) -> bool:
         """Whether the batch after this one was given its timestamp, by which it chooses its plan.
@@ -138,7 +161,7 @@ class QueryWatch:
 
     def look(self, now: float) -> None:
         """If a batch has been running for long, tell; the longer it runs, the rarer."""
-        if now < self._next_look or not self._batches:
+        if now < self._next_look or not self._batches or not self.streams:
             return
         number = max(self._batches)
         _, batch_time = self._batches[number]
@@ -153,7 +176,7 @@ class QueryWatch:
         for stream in self.streams:
             builder = self._samples[stream.serial]
             stream.running(self, builder.running(now, started, number, stream.span_at(batch_time)))
-        self._next_look = now + 0.08 * elapsed
+        self._next_look = now + min(0.08 * elapsed, _RAREST_LOOK)
 
 
 class SessionMonitor:
@@ -176,6 +199,7 @@ class SessionMonitor:
         self._queries: dict[str, QueryWatch] = {}
         self._events: queue.SimpleQueue[tuple[str, Any, Any] | None] = queue.SimpleQueue()
         self._warned: set[str] = set()
+        self._next_renewal = 0.0
         gateway: Any = spark.sparkContext._gateway
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call, unused-ignore]
         self._listener = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
@@ -191,6 +215,15 @@ class SessionMonitor:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @classmethod
+    def streams_behind(cls, frame: DataFrame) -> list[Watched]:
+        """The shed streams that a DataFrame reads, also through whatever was done to them since."""
+        monitor = cls._by_session.get(frame.sparkSession)
+        if monitor is None:
+            return []
+        serials = serials_in(frame._jdf.queryExecution().analyzed())
+        return [monitor._streams[serial] for serial in serials if serial in monitor._streams]
 
     def add(self, stream: Watched) -> None:
         self._streams[stream.serial] = stream
@@ -222,7 +255,7 @@ class SessionMonitor:
         """Find out whether a query uses shed streams. Its first batch is planned after this returns."""
         try:
             execution = _execution_of(self._spark.streams.get(query_id))
-            serials = serials_in(execution.analyzedPlan().toString())
+            serials = serials_in(execution.analyzedPlan())
             streams = [self._streams[serial] for serial in serials if serial in self._streams]
             if not streams:
                 return
@@ -256,16 +289,17 @@ class SessionMonitor:
     def _handle(self, kind: str, run_id: str | None, payload: Any) -> None:
         now = time.time()
         if kind == "progress":
-            payload = Progress.parse(payload)
+            try:
+                payload = Progress.parse(payload)
+            except Exception as error:
+                self._warn("a progress report could not be read; its batch goes uncounted", error)
+                return
             run_id = payload.run_id
         for watch in list(self._queries.values()):
             mine = watch.run_id == run_id
             try:
                 if kind == "terminated" and mine:
-                    watch.settle(now + _REPORT_DELAY)
-                    del self._queries[watch.run_id]
-                    for stream in watch.streams:
-                        stream.detach(watch)
+                    self._end(watch, now)
                     continue
                 if kind == "executed":
                     self._capture_executed(watch, payload)
@@ -280,9 +314,34 @@ class SessionMonitor:
             except Exception as error:
                 if _stopped(error):
                     return
-                self._warn(f"query {watch.name}: a batch could not be read; rows are kept", error)
-                for stream in watch.streams:
-                    stream.fail_open(error)
+                self._fail_open(watch.streams, f"query {watch.name}: a batch could not be read", error)
+        if now >= self._next_renewal:
+            self._next_renewal = now + _RENEW_EVERY
+            self._renew(now)
+
+    def _end(self, watch: QueryWatch, now: float) -> None:
+        """A query has ended. Whatever cannot be read of its last batches, it is let go of."""
+        try:
+            watch.settle(now + _REPORT_DELAY)
+        finally:
+            del self._queries[watch.run_id]
+            for stream in watch.streams:
+                stream.detach(watch)
+
+    def _renew(self, now: float) -> None:
+        for stream in {id(each): each for watch in self._queries.values() for each in watch.streams}.values():
+            try:
+                stream.renew(now)
+            except Exception as error:
+                self._warn("a plan in force could not be renewed", error)
+
+    def _fail_open(self, streams: list[Watched], what: str, error: Exception) -> None:
+        self._warn(f"{what}; rows are kept", error)
+        for stream in streams:
+            try:
+                stream.fail_open(error)
+            except Exception as another:
+                self._warn("failing open failed", another)
 
     def _capture_executed(self, watch: QueryWatch, execution: Any) -> None:
         if execution.getClass().getSimpleName() == "IncrementalExecution":
@@ -344,6 +403,23 @@ def _execution_of(query: Any) -> Any:
     """The JVM's StreamExecution behind a query, wrapped or not."""
     java = query._jsq
     return java.streamingQuery() if java.getClass().getSimpleName() == "StreamingQueryWrapper" else java
+
+
+def _last_committed(execution: Any) -> int:
+    latest = execution.commitLog().getLatestBatchId()
+    return int(latest.get()) if latest.isDefined() else -1
+
+
+def _sources_by_drop(plan: Any) -> dict[int, set[str]]:
+    """For each drop in a running query's plan, what its sources call themselves in the progress reports."""
+    found: dict[int, set[str]] = {}
+    for serial, below in drops_in(plan).items():
+        leaves = below.collectLeaves()
+        for leaf in (leaves.apply(i) for i in range(leaves.size())):
+            for name in ("source", "stream"):  # of the two versions of Spark's source API
+                with contextlib.suppress(Py4JError):
+                    found.setdefault(serial, set()).add(str(getattr(leaf, name)().toString()))
+    return found
 
 
 def _trigger_interval(execution: Any) -> float:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamshed.records import Sample
-from streamshed.spark.control import Span
 from streamshed.spark.counts import Counts
+from streamshed.spark.orders.history import Span
 
 _IDLE = 0.25  # a batch that starts this long after the last one's end found the source empty before
 
@@ -27,7 +27,8 @@ class Progress:
     started: float
     duration: float
     rows: int
-    backlog: float
+    backlog: Mapping[str, float]
+    """Rows that each source still holds back, by the source's own description."""
     oldest: Mapping[int, float]
     """Arrival of the oldest kept row by drop, where it is observed."""
     ran: bool
@@ -46,7 +47,7 @@ class Progress:
             started=started.timestamp(),
             duration=durations.get("triggerExecution", 0) / 1000.0,
             rows=sum(int(source.get("numInputRows", 0)) for source in sources),
-            backlog=sum(_held_back(source) for source in sources),
+            backlog=_held_back_by_source(sources),
             oldest=_oldest(data.get("observedMetrics", {})),
             ran="addBatch" in durations,
         )
@@ -55,9 +56,9 @@ class Progress:
 _OBSERVED = "streamshed-oldest-"
 
 
-def oldest_observed(kept: DataFrame, serial: int, arrived: str) -> DataFrame:
+def oldest_observed(kept: DataFrame, serial: int, arrived: Column) -> DataFrame:
     """Have the progress reports tell the arrival of a batch's oldest row."""
-    millis = F.unix_millis(F.col(arrived).cast("timestamp"))
+    millis = F.unix_millis(arrived.cast("timestamp"))
     return kept.observe(f"{_OBSERVED}{serial}", F.min(millis).alias("millis"))
 
 
@@ -67,6 +68,14 @@ def _oldest(observed: Mapping[str, Any]) -> dict[int, float]:
         for name, metric in observed.items()
         if name.startswith(_OBSERVED) and metric.get("millis") is not None
     }
+
+
+def _held_back_by_source(sources: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for source in sources:
+        name = str(source.get("description", ""))
+        found[name] = found.get(name, 0.0) + _held_back(source)
+    return found
 
 
 def _held_back(source: Mapping[str, Any]) -> float:
@@ -95,15 +104,11 @@ class SampleBuilder:
         self.query = query
         self.interval = interval
         self._last: Progress | None = None
-
-    @property
-    def last_seen(self) -> float:
-        """When the last batch ended, as far as reported."""
-        return 0.0 if self._last is None else self._last.started + self._last.duration
+        self._last_with_rows: Progress | None = None
 
     def skip(self, progress: Progress) -> None:
-        """A report without data of ours."""
-        self._last = progress
+        """A report without counts of ours."""
+        self._last = self._last_with_rows = progress
 
     def finished(
         self,
@@ -113,16 +118,22 @@ class SampleBuilder:
         keep_next: float,
         oldest: float | None = None,
         *,
+        backlog: float = 0.0,
         next_started: bool = True,
     ) -> Sample:
         gap = waited = 0.0
-        if self._last is not None:
-            gap = max(0.0, progress.started - self._last.started)
-            idle = progress.started - (self._last.started + self._last.duration) > _IDLE
-            waited = min(gap, self.interval) if idle else gap
+        if self._last is not None and self._last_with_rows is not None:
+            # Rows came in over the time since the last batch that had some: one without, which only moves a
+            # watermark, is no sign of a quiet source. But none of them has waited since before that one.
+            gap = max(0.0, progress.started - self._last_with_rows.started)
+            waited = max(0.0, progress.started - self._last.started)
+            if progress.started - (self._last.started + self._last.duration) > _IDLE:
+                waited = min(waited, self.interval)
         if oldest is not None:
             waited = max(0.0, progress.started - oldest)
         self._last = progress
+        if counts.arrived or self._last_with_rows is None:
+            self._last_with_rows = progress
         return Sample(
             at=progress.started + progress.duration,
             started=progress.started,
@@ -131,7 +142,7 @@ class SampleBuilder:
             gap=gap,
             waited=waited,
             interval=self.interval,
-            backlog=progress.backlog,
+            backlog=backlog,
             keep=span.keep,
             keep_next=keep_next,
             next_started=next_started,

@@ -67,7 +67,6 @@ def local_session(name: str, master: str = "local[*]", **settings: str) -> Spark
         # Over TCP each task with Python in it begins with a wait of some 40 ms: what is sent in two writes is
         # held back until the first is acknowledged.
         "spark.python.unix.domain.socket.enabled": str(os.name == "posix").lower(),
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
     for key, value in (defaults | settings).items():
         builder = builder.config(key, value)
