@@ -13,8 +13,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.spark.orders.drop_order import unit_hash
 from streamshed.spark.monitor import SessionMonitor
+from streamshed.spark.orders.drop_order import unit_hash
 
 SCHEMA = "id LONG, user LONG, priority STRING, at TIMESTAMP"
 _serials = itertools.count()

@@ -111,8 +111,9 @@ def test_to_fail_open_needs_no_storage() -> None:
         raise OSError("the disk is gone")
 
     store.write = store.read = broken  # type: ignore[assignment, method-assign]
-    plans.open_row()
-    assert not plans.shown.at(time).numbers
+    with pytest.raises(OSError, match="the disk is gone"):
+        plans.keep_all()
+    assert plans.shown.at(time).numbers == (None,)
 
 
 def test_what_was_shed_on_an_arc_is_one_querys_truth() -> None:

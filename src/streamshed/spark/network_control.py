@@ -18,11 +18,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.spark.control import HistoryFile, Store
+from streamshed.spark.orders.order_file import HistoryFile
+from streamshed.spark.orders.store import Store
 from streamshed.spark.slots import Numbers
 from streamshed.spark.sql import CONTROL, KEY
 
 _NEWEST = 64  # plans that are kept in any case
+_PLANS = "network.plans.json"
+_LONG = 10 * 365 * 86_400_000  # milliseconds: until somebody says otherwise
 _MOST = 4096  # plans that are kept at most, also when nobody knows which are still needed
 
 
@@ -149,7 +152,10 @@ class NetworkControl(HistoryFile[PlanSpan, PlanHistory]):
         self._batches = threading.Lock()
         self._unheard = set(queries)
         self._unfinished: dict[str, tuple[int, int]] = {}
+        # Before this process has a control file of its own; older versions stored the plans in that.
+        saved = store.read(_PLANS) or store.read("network.control.json") or b""
         super().__init__(store, "network", lambda data: PlanHistory.decode(data, size), now)
+        self.adopt(PlanHistory.decode(saved, size))
 
     def begun(self, query: str, batch: int, batch_time: int) -> None:
         """A query is at this batch, and has finished those before it."""
@@ -168,12 +174,18 @@ class NetworkControl(HistoryFile[PlanSpan, PlanHistory]):
     def version(self) -> int:
         return self.history.spans[-1].version if self.history.spans else 0
 
-    def open_row(self) -> None:
-        super().open_row()
-        self.shown = PlanHistory()
+    def keep_all(self) -> None:
+        """Keep everything from this moment on, without asking the storage; then have it stored, if it works."""
+        version = self.version + 1
+        self.open_row(lambda start: PlanSpan(start, start + _LONG, version, 1.0, (None,) * self._size))
+        self.save(self.history)
 
-    def publish(self, numbers: Numbers, share: float, lease: float) -> PlanSpan:
-        """Put a plan in force for batches from now on, for at most `lease` seconds."""
+    def save(self, history: PlanHistory) -> None:
+        """For the next process: the control file is a person's to change, and is not read again."""
+        self._store.write(_PLANS, history.encode())
+
+    def publish(self, numbers: Numbers, share: float, lease: float, *, mirror: bool = True) -> PlanSpan | None:
+        """Put a plan in force for batches from now on, for at most `lease` seconds; None if that cannot be."""
         with self._lock:
             with self._batches:
                 times = None if self._unheard else [batch_time for _, batch_time in self._unfinished.values()]
@@ -183,8 +195,8 @@ class NetworkControl(HistoryFile[PlanSpan, PlanHistory]):
             version = self.version + 1
             return self.put(
                 lambda start: PlanSpan(start, start + int(lease * 1000), version, share, numbers),
-                # The file is beside the checkpoints already.
-                also=lambda history: None,
+                also=self.save,
+                mirror=mirror,
             )
 
     def relation(self, spark: SparkSession) -> DataFrame:

@@ -1,11 +1,8 @@
-"""Every change of a network's plan, for whoever asks: in the log, in the journal, and to callbacks."""
+"""Every change of a network's plan, for whoever asks later: in the log, and in the journal."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections import deque
-from collections.abc import Callable
 
 from streamshed.records import Drop, Plan
 from streamshed.spark.journal import Journal
@@ -15,22 +12,12 @@ log = logging.getLogger("streamshed")
 
 
 class Diary:
-    """What a network decided, when and why.
-
-    Changes are noted where they are made, under the network's lock. Callbacks are called by `tell`, without it
-    and on our own thread: they are the user's, and may start or stop queries.
-    """
+    """What a network decided, when and why."""
 
     def __init__(self, name: str, journal: Journal) -> None:
         self._name = name
         self._journal = journal
-        self._callbacks: list[Callable[[Plan], None]] = []
-        self._untold: deque[Plan] = deque()
-        self._telling: int | None = None
         self._noted = (0, 0)
-
-    def on_plan(self, callback: Callable[[Plan], None]) -> None:
-        self._callbacks.append(callback)
 
     def change(self, plan: Plan, keep: float, report: NetworkReport, bound: float) -> None:
         """A plan was put in force that leaves this share of the work."""
@@ -38,7 +25,6 @@ class Diary:
             "%s: plan %d, %s: %s%s", self._name, plan.version, plan.mode.value, plan.reason, _listed(plan.drops)
         )
         self._note(plan, keep, report, bound)
-        self._untold.append(plan)
 
     def still(self, plan: Plan, keep: float, report: NetworkReport, bound: float) -> None:
         """It is still in force: worth another line now and then, if it drops anything."""
@@ -64,25 +50,6 @@ class Diary:
     def begin(self, report: NetworkReport) -> None:
         """Count from here on: what an earlier run did is in its own lines."""
         self._noted = (sum(report.arrived.values()), sum(report.shed.values()))
-
-    def tell(self) -> None:
-        """Call the callbacks with what has changed since the last time."""
-        self._telling = threading.get_ident()
-        try:
-            while self._untold:
-                plan = self._untold.popleft()
-                for callback in list(self._callbacks):
-                    try:
-                        callback(plan)
-                    except Exception:
-                        log.warning("%s: an on_plan callback failed", self._name, exc_info=True)
-        finally:
-            self._telling = None
-
-    @property
-    def is_telling(self) -> bool:
-        """Whether this is a callback that asks: then nothing else happens on our thread until it is over."""
-        return self._telling == threading.get_ident()
 
     def close(self) -> None:
         self._journal.write()

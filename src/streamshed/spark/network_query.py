@@ -20,12 +20,12 @@ from streamshed.errors import StreamshedError
 from streamshed.network.graph import Map, Udf, Union, ends
 from streamshed.network_controller import FlowSample
 from streamshed.records import Sample
-from streamshed.spark.control import Span
 from streamshed.spark.counts import marks_of, next_serial
 from streamshed.spark.layout import QueryLayout
 from streamshed.spark.load_aware_box import LoadAwareBox, Loss
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.network_control import NetworkControl
+from streamshed.spark.orders.history import Span
 from streamshed.spark.sinks import Sink
 from streamshed.spark.slots import Slots
 from streamshed.spark.sql import Marks, Parser, counted_nodes, raw_arc
@@ -186,6 +186,11 @@ class NetworkQuery:
         self._stopping = True
         if self.query is not None:
             self.query.stop()
+
+    @property
+    def watched_here(self) -> bool:
+        """Whether this thread is the one on which batches are reported."""
+        return threading.current_thread() is self._monitor._thread
 
     def close(self) -> None:
         """Let go of everything that belongs to a query which has been stopped."""
