@@ -185,7 +185,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ours(spark: SparkSession, temporary: Path) -> dict[str, Any]:
     return {
         "views": sorted(t.name for t in spark.catalog.listTables() if t.name.startswith("streamshed")),
-        "functions": sorted(f.name for f in spark.catalog.listFunctions() if f.name.startswith("streamshed")),
+        "functions": [row.function for row in spark.sql("SHOW USER FUNCTIONS LIKE 'streamshed*'").collect()],
         "threads": sorted(t.name for t in threading.enumerate() if t.name.startswith("streamshed")),
         "listeners": len(spark.streams._jsqm.listListeners()),
         "folders": sorted(folder.name for folder in temporary.iterdir()),
