@@ -12,6 +12,7 @@ import contextlib
 import gc
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import streamshed as ss
 from streamshed.network import Builder, Network
@@ -34,6 +36,8 @@ SETTLE = 30.0  # seconds that threads and connections get to go away after close
 SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "1",
+    # Each broadcast has a page, of up to 64 MB by default: that is heap which says nothing of us.
+    "spark.buffer.pageSize": "1m",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     # What Spark remembers for its web page; it is full after that many, and says nothing of us.
@@ -51,7 +55,7 @@ class Look:
     driver_mb: float
     jvm_mb: float
     heap_mb: float
-    """Used after a garbage collection."""
+    """What is in use right after a garbage collection, the least of some."""
     threads: int
     jvm_threads: int
     listeners: int
@@ -72,14 +76,16 @@ class Watch:
 
     def look(self) -> Look:
         gc.collect()
-        for _ in range(3):  # what Python let go of is told to the JVM, which lets go of more
-            self._jvm.System.gc()
-            time.sleep(0.1)
         beans = self._jvm.java.lang.management.ManagementFactory
+        heap = []
+        for _ in range(5):  # what Python let go of is told to the JVM, and what runs at the moment is not to count
+            self._jvm.System.gc()
+            heap.append(sum(_after_collection(pool) for pool in beans.getMemoryPoolMXBeans()) / 2**20)
+            time.sleep(0.2)
         return Look(
             driver_mb=round(_resident(os.getpid()), 1),
             jvm_mb=round(_resident(self._pid), 1),
-            heap_mb=round(beans.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 2**20, 1),
+            heap_mb=round(min(heap), 1),
             threads=threading.active_count(),
             jvm_threads=int(beans.getThreadMXBean().getThreadCount()),
             listeners=len(self._spark.streams._jsqm.listListeners())
@@ -108,6 +114,12 @@ def _resident(pid: int) -> float:
     return 0.0
 
 
+def _after_collection(pool: Any) -> int:
+    """Bytes of one of the JVM's memory pools that the last garbage collection left; 0 for what is not heap."""
+    usage = pool.getCollectionUsage() if pool.getType().toString() == "Heap memory" else None
+    return 0 if usage is None else int(usage.getUsed())
+
+
 def events(spark: SparkSession) -> DataFrame:
     """Twenty rows in every batch, as fast as batches go; a second of their own time each."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20).option("numPartitions", 1)
@@ -127,11 +139,30 @@ def network() -> Network:
 
 
 def noop(rows: DataFrame, number: int) -> None:
-    rows.write.format("noop").mode("append").save()
+    with contextlib.suppress(Exception):  # it may be stopped in the middle
+        rows.write.format("noop").mode("append").save()
+
+
+class Listener(StreamingQueryListener):
+    """One that hears nothing: Spark's threads that call listeners come with the first."""
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
 
 
 def warm_up(spark: SparkSession, base: Path) -> None:
     """The same without us, so that the threads and caches which Spark makes once are there before."""
+    listener = Listener()
+    spark.streams.addListener(listener)
     rows = events(spark).withWatermark("timestamp", "5 seconds")
     windows = rows.groupBy("timestamp").count()
     plain = rows.writeStream.format("noop").option("checkpointLocation", str(base / "plain")).start()
@@ -139,14 +170,8 @@ def warm_up(spark: SparkSession, base: Path) -> None:
     for query in (plain, batches):
         while (query.lastProgress or {"batchId": 0})["batchId"] < 10:
             time.sleep(0.1)
-    for query in (plain, batches):
-        _stop(query)
-
-
-def _stop(query: Any) -> None:
-    """Let a batch end before a query is stopped: what Spark says of one that is cut short is no news."""
-    with contextlib.suppress(Exception):
         query.stop()
+    spark.streams.removeListener(listener)
 
 
 def soak(batches: int, every: int, folder: Path) -> int:
@@ -186,7 +211,7 @@ def soak(batches: int, every: int, folder: Path) -> int:
             network_done = running.report().batches
             done = min(shed_done, network_done)
             if shed_done >= batches and query.isActive:
-                _stop(query)  # the other may have the machine to itself now
+                query.stop()  # the other may have the machine to itself now
             failed = query.exception() or running.failure()
             if failed is not None:
                 print(f"a query failed: {failed}")
@@ -203,7 +228,7 @@ def soak(batches: int, every: int, folder: Path) -> int:
                 break
     finally:
         report, network_report = handle.report(), running.report()
-        _stop(query)
+        query.stop()
         handle.settle()
         handle.close()
         running.close()
@@ -222,16 +247,20 @@ def _judge(
     problems = []
     steady = [look for done, look in looks if done > batches / 10]
     for what in ("driver_mb", "heap_mb"):
-        first, last = getattr(steady[0], what), getattr(steady[-1], what)
-        print(f"{what}: {first} after the first tenth, {last} at the end")
+        values = [getattr(look, what) for look in steady]
+        few = max(1, len(values) // 4)
+        first, last = statistics.median(values[:few]), statistics.median(values[-few:])
+        print(f"{what}: {first:.1f} after the first tenth, {last:.1f} at the end")
         if last > GROWTH * first:
-            problems.append(f"{what} grew from {first} to {last}")
+            problems.append(f"{what} grew from {first:.1f} to {last:.1f}")
     deadline = time.monotonic() + SETTLE
     while True:
         after = watch.look()
         more = watch.threads_by_name() - threads_before
-        # Spark keeps threads in pools, and grows those as it likes; ours, and those that call us, have other names.
-        more = Counter({name: n for name, n in more.items() if not _is_sparks_own(name)})
+        # Spark grows its pools as it likes, and py4j has a connection for each thread that calls it.
+        more = Counter(
+            {name: n for name, n in more.items() if not name.startswith(_POOLS) and n > _CALLS.get(name, 0)}
+        )
         left = [
             *(f"a listener: {after.listeners} instead of {before.listeners}",)
             * (after.listeners > before.listeners),
@@ -253,17 +282,18 @@ def _judge(
     return 1 if problems else 0
 
 
-_POOLS = (
-    "jvm: Executor task launch worker", "jvm: broadcast-exchange", "jvm: ForkJoinPool", "jvm: task-result-getter",
-    "jvm: shuffle", "jvm: rpc", "jvm: dispatcher", "jvm: block-manager", "jvm: files-client", "jvm: netty",
-    "jvm: process reaper", "jvm: stdout writer", "jvm: Idle Worker Monitor", "jvm: state-store", "jvm: map-output",
-    "jvm: subquery", "jvm: QueryStageCreator", "jvm: Thread-#", "jvm: Cleaner-#", "jvm: Common-Cleaner",
-    "jvm: HikariPool", "jvm: Attach", "jvm: C# CompilerThread", "jvm: GC", "jvm: G# ", "jvm: dag-scheduler",
+_POOLS = tuple(
+    f"jvm: {name}"
+    for name in (
+        "Executor task", "broadcast-exchange", "ForkJoinPool", "task-result-getter", "shuffle", "rpc",
+        "dispatcher", "block-manager", "files-client", "netty", "process reaper", "stdout writer",
+        "Idle Worker Monitor", "state-store", "map-output", "subquery", "QueryStageCreator", "ResultQueryStage",
+        "Cleaner-#", "Common-Cleaner", "Attach", "C# CompilerThread", "GC", "G# ", "dag-scheduler",
+        "spark-listener-group",
+    )
 )  # fmt: skip
-
-
-def _is_sparks_own(name: str) -> bool:
-    return name.startswith(_POOLS)
+_CALLS = {"python: Thread-# (run)": 2, "python: Thread-## (run)": 2, "jvm: Thread-#": 2, "jvm: Thread-##": 2}
+"""Connections: one for each of Spark's two threads that call listeners, which live as long as the session."""
 
 
 def _line(look: Look) -> str:

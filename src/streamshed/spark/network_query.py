@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from py4j.clientserver import ClientServerConnection
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -173,6 +175,7 @@ class NetworkQuery:
         self._named = {mark: name for name, mark in self.marks.of.items()}
         self._execution: Any = None
         self._stopping = False
+        self._caller: threading.Thread | None = None
         self._warned: set[str] = set()
         self._lock = threading.Lock()
         self._probe = _Probe(self, self.serial)
@@ -195,6 +198,7 @@ class NetworkQuery:
     def close(self) -> None:
         """Let go of everything that belongs to a query which has been stopped."""
         self._monitor.remove(self._probe)
+        _hang_up(self._caller)
         self.query = self._execution = self._watch = None
 
     @contextlib.contextmanager
@@ -219,6 +223,7 @@ class NetworkQuery:
 
     def _batch_time(self, number: int) -> int | None:
         """The time by which the batch that runs now chooses its plan; None without the monitor (it warns then)."""
+        self._caller = threading.current_thread()
         if self._execution is None:
             return None
         time = int(self._execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
@@ -323,6 +328,14 @@ def _unfinished(watch: QueryWatch) -> tuple[int, int] | None:
     except Py4JError:
         metadata = offsets.metadata()  # its name before Spark 4.1
     return number, int(metadata.get().batchTimestampMs())
+
+
+def _hang_up(caller: threading.Thread | None) -> None:
+    """End the connection on which Spark called `foreachBatch`: py4j keeps it, and its thread, for ever."""
+    connection = getattr(getattr(caller, "_target", None), "__self__", None)
+    if isinstance(connection, ClientServerConnection):
+        with contextlib.suppress(Exception):
+            connection.socket.shutdown(socket.SHUT_RDWR)
 
 
 def _first_lines(error: BaseException) -> str:
