@@ -13,8 +13,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.spark.orders.drop_order import unit_hash
 from streamshed.spark.monitor import SessionMonitor
+from streamshed.spark.orders.drop_order import unit_hash
 
 SCHEMA = "id LONG, user LONG, priority STRING, at TIMESTAMP"
 _serials = itertools.count()
@@ -37,6 +37,16 @@ def put_rows(folder: Path, first: int, count: int) -> None:
     )
     hidden.write_text("\n".join(lines) + "\n")
     os.replace(hidden, folder / name)
+
+
+def fill(folder: Path, files: int = 4, rows: int = 2000, first: int = 0) -> None:
+    """So many rows in so many files."""
+    for i in range(files):
+        put_rows(folder, first + i * rows // files, rows // files)
+
+
+def ids(rows: list[dict[str, object]]) -> set[object]:
+    return {row["id"] for row in rows}
 
 
 def stream(spark: SparkSession, folder: Path, files: int = 1) -> DataFrame:

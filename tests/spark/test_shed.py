@@ -14,19 +14,10 @@ from pyspark.sql import functions as F
 
 import streamshed as ss
 from streamshed.spark.counts import PlanReader
-from tests.spark.helpers import expected_ids, put_rows, run_all, stream, wait_for
+from tests.spark.helpers import expected_ids, fill, ids, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
-
-
-def ids(rows: list[dict[str, object]]) -> set[object]:
-    return {row["id"] for row in rows}
-
-
-def fill(source: Path, files: int = 4) -> None:
-    for i in range(files):
-        put_rows(source, i * ROWS // files, ROWS // files)
 
 
 # What passes.
