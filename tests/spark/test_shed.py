@@ -349,6 +349,7 @@ def test_a_control_file_that_vanishes_while_running_keeps_rows_from_the_next_bat
         put_rows(source, 100, 100)  # dropped as well: the file is looked at after each batch
         query.processAllAvailable()
         wait_for(lambda: "changed or removed" in caplog.text)
+        time.sleep(0.1)
         put_rows(source, 200, 100)
         query.processAllAvailable()
         wait_for(lambda: handle.report().arrived == 300)
@@ -407,6 +408,7 @@ def test_a_controller_that_died_is_outlived_by_its_plan_only_for_its_lease(
     handle = ss.shedder(kept)
     # What a controller leaves that dies right after publishing.
     span = handle._control.publish(0.0, 0.3, 1, also=lambda _: None)
+    assert span is not None
     time.sleep(max(0.0, span.until / 1000 - time.time()) + 0.05)
     assert len(run_all(kept.select("id"), tmp_path / "state", "lease")) == ROWS
 

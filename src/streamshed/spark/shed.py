@@ -132,19 +132,22 @@ def shed(
     shedder = Shedder(serial, label, name is not None, file, spark, bound, limits, salt)
     orders = F.broadcast(file.relation(spark, period))
     taken = falls() if protected is None else falls() & ~F.coalesce(protected, F.lit(False))
-    number = own_hash(identity, file.gate(spark), nothing_of_note(place))
+    gate = file.gate(spark)
+    number = own_hash(identity, gate, nothing_of_note(place))
+    # While nothing is shed, what was kept is what arrived, and need not be counted again.
+    counted = ~gate | kept_mark(serial)
     incoming = events.where(arrived_mark(serial)).withColumn(HASH, number)
     columns = [quoted(column) for column in events.columns]
     if weight is None:
         # An anti-join adds no column and copies no row, and an empty right side keeps everything.
-        kept = incoming.join(orders, meets() & taken, "left_anti").where(kept_mark(serial)).select(*columns)
+        kept = incoming.join(orders, meets() & taken, "left_anti").where(counted).select(*columns)
     else:
         # An outer join costs a copy of the row, but brings the keep fraction along.
         joined = incoming.join(orders, meets(), "left").where(~F.coalesce(taken, F.lit(False)))
         value = F.coalesce(1.0 / F.col(KEEP), F.lit(1.0))
         if protected is not None:
             value = F.when(F.coalesce(protected, F.lit(False)), F.lit(1.0)).otherwise(value)
-        kept = joined.where(kept_mark(serial)).select(*columns, value.alias(weight))
+        kept = joined.where(counted).select(*columns, value.alias(weight))
     if measure and arrival is not None:
         kept = oldest_observed(kept, serial, arrival)
     SessionMonitor.of(spark).add(shedder)

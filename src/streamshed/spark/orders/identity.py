@@ -31,7 +31,7 @@ def row_place(events: DataFrame) -> list[Column]:
         return [F.col(name) for name in _KAFKA]
     hidden = plan.metadataOutput()
     for column in (hidden.apply(i) for i in range(hidden.size())):
-        if column.name() == _FILE and _PLACE_IN_FILE <= set(column.dataType().fieldNames()):
+        if column.name() == _FILE and set(column.dataType().fieldNames()) >= _PLACE_IN_FILE:
             return [F.col(f"{_FILE}.{name}") for name in sorted(_PLACE_IN_FILE)]
     return []
 
