@@ -85,8 +85,8 @@ class PlanReader:
 
     A call costs up to a millisecond of a busy machine, and a plan has dozens of nodes; but the plans of one query
     have the same shape in nearly every batch, so the ways to the marks are remembered once what arrived at every
-    drop was found. That such a mark was missing is never remembered: Spark leaves parts out of a batch that have no
-    rows in it.
+    drop was found. That such a mark was missing is never remembered: Spark leaves parts out of a batch that have
+    no rows in it.
     """
 
     def __init__(self) -> None:
