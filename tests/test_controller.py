@@ -12,6 +12,7 @@ from streamshed.policies import NoShedding, RandomShedding
 from streamshed.records import Mode, dump_samples, load_samples
 from tests.worlds import FIXED, PER_ARRIVED, PER_KEPT, Engine, Job
 
+
 def controller(latency: float = 4.0, **limits: object) -> Controller:
     return Controller(RandomShedding("s"), latency=latency, limits=Limits(**limits))  # type: ignore[arg-type]
 

@@ -2,7 +2,7 @@
 
     python -m tests.worlds        prints what the controller does in each world
 
-A world is a job (what a batch costs, when the next one starts, when it pauses), the rows that come to it, and a bound.
+A world is a job (what a batch costs, when the next one starts, when it pauses), the rows that come, and a bound.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ class Engine:
                 interval=job.interval,
                 backlog=float(sum(parcel.rows for parcel in self._waiting)) if job.tells_backlog else 0.0,
                 keep=keep,
+                draining=job.drains,
                 query="q",
                 batch=number,
             )
@@ -195,6 +196,7 @@ class Engine:
                 keep=keep,
                 keep_next=keep,
                 finished=False,
+                draining=self.job.drains,
                 query="q",
             )
             self._tell(running, look)
@@ -334,7 +336,7 @@ WORLDS = {
             bound=4.0,
             rate=lambda t: 0.04 * CAPACITY,
             seconds=600.0,
-            job=Job(interval=10.0),
+            job=Job(interval=10.0, noise=0.1),
         ),
         World(
             "fixed cost of 2.5 s, bound of 4 s",
@@ -342,7 +344,7 @@ WORLDS = {
             bound=4.0,
             rate=lambda t: 400.0,
             seconds=300.0,
-            job=replace(_CHEAP, fixed=2.5),
+            job=replace(_CHEAP, fixed=2.5, noise=0.1),
         ),
         World(
             "availableNow over 20 files",
