@@ -1,6 +1,6 @@
 """First, do no harm: the worlds of `tests/worlds.py`, and what must hold in each.
 
-What fails today needs a clock inside the plan, or rows that are counted while a batch runs: the time budget's issue.
+What fails today needs a clock inside the plan, or rows counted while a batch runs: the time budget's issue.
 """
 
 from __future__ import annotations
