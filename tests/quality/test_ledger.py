@@ -23,7 +23,9 @@ def entry(batch: int, arrived: int, kept: int, query: str = "q", took: float = 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.floats(0, 1), st.sampled_from("ab")), max_size=50))
-def test_totals_are_those_of_the_query_that_has_read_most_and_arrived_is_kept_and_shed(rows: list[tuple[int, float, str]]) -> None:
+def test_totals_are_those_of_the_query_that_has_read_most_and_arrived_is_kept_and_shed(
+    rows: list[tuple[int, float, str]],
+) -> None:
     ledger = Ledger()
     samples = [entry(i, n, int(n * keep), q) for i, (n, keep, q) in enumerate(rows)]
     for sample in samples:
