@@ -311,6 +311,11 @@ class HistoryFile(Generic[SpanT, HistoryT]):
         self._show(found)
         return False
 
+    def open_row(self) -> None:
+        """Keep everything from now on, whatever the storage says."""
+        self.shown = self._decode(b"")
+        self._show(b"")
+
     def _write(self, history: HistoryT) -> None:
         data = history.encode()
         self._store.write(self._file, data)

@@ -87,11 +87,14 @@ class CostControl:
         self.rows = 0.0
         self.delay = 0.0
         self.queues = 1
+        self.numbered = 0
+        """The highest number that a table has had: no two tables may share one."""
         self._free: dict[int, float] = {}
 
     def resume(self, order: Order, table: CostTable | None, queues: int) -> None:
         """Go on where an earlier run stopped; only what was being learned is lost."""
         self.table, self.stable = table, table is not None
+        self.numbered = max(self.numbered, table.number if table is not None else 0)
         self.queues = max(1, queues)
         self.waited, self.rows, self.delay = order.waited * self.queues, order.rows * self.queues, order.delay
 
@@ -132,13 +135,14 @@ class CostControl:
         self._free[partition] = tally.free
 
     def _use(self, sketch: CostSketch) -> None:
-        self.table = CostTable.of((self.table.number if self.table else 0) + 1, sketch)
+        self.numbered += 1
+        self.table = CostTable.of(self.numbered, sketch)
 
     def order(self, start: int, lease: float, version: int, mode: float, goal: Goal) -> Order:
         free: tuple[float, ...] = ()
         if not self.synchronised:
             free = tuple(self._free.get(partition, 0.0) for partition in range(max(self._free, default=-1) + 1))
-        return Order(
+        order = Order(
             start=start,
             until=start + int(lease * 1000),
             version=version,
@@ -152,3 +156,5 @@ class CostControl:
             rows=self.rows / self.queues,
             free=free,
         )
+        # As it will be read: a box is told this one, and the saved one when its batch runs again.
+        return Order.from_row(order.as_row())
