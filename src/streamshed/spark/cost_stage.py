@@ -156,9 +156,12 @@ class CostStage:
         synchronised: bool,
         report: Any,
         told: Told | None = None,
+        carried: Sequence[str] | None = None,
     ) -> None:
         self.function = function
         self.columns = list(columns)
+        self.carried = list(columns if carried is None else carried)
+        """What the columns are called in the batches that come in."""
         self.schema = schema
         self.hashes = hashes
         self.caution = caution
@@ -207,7 +210,7 @@ class _Task:
         if not self.begun:
             self._begin(batch)
         tally.arrived += batch.num_rows
-        rows = batch.select(self.stage.columns)
+        rows = batch.select(self.stage.carried).rename_columns(self.stage.columns)
         digests, known = _numbers(batch, DIGEST)
         arrivals = self._arrivals(batch)
         costs = self._costs(batch, digests)

@@ -120,9 +120,11 @@ def load_aware(
     label = name or f"load-aware-{serial}"
     file = order_file(control_store(spark, control), label, hashes)
     shedder = LoadShedder(serial, label, name is not None, file, spark, goal, wanted, rules)
+    carried = [f"_streamshed_{at}" for at in range(len(events.columns))]
     stage = CostStage(
         function,
         columns=events.columns,
+        carried=carried,
         schema=arrow_schema(output, spark),
         hashes=hashes,
         caution=1.0 if known is not None else 1.0 + epsilon,
@@ -134,6 +136,8 @@ def load_aware(
     )
     marked = events.where(arrived_mark(serial))
     incoming = with_orders(marked, keys, when, known, hashes, file.text(spark))
+    # `mapInArrow` looks its columns up by name, and takes a dot in one for a field.
+    incoming = incoming.toDF(*carried, *incoming.columns[len(carried) :])
     out = incoming.mapInArrow(stage, output).where(kept_mark(serial))
     out._streamshed_load = shedder  # type: ignore[attr-defined]
     shedder.watched_by(SessionMonitor.of(spark))
