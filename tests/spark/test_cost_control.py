@@ -73,7 +73,9 @@ def test_what_is_known_is_used_until_it_is_stable_and_then_until_the_next_is() -
 def test_queues_share_what_rows_have_waited() -> None:
     control = CostControl(HASHES, window=1000, tolerance=0.05)
     control.queues = 2
-    control.learn({n: tally(checked=True, waited=150.0, delay=0.2 + 0.2 * n) for n in range(2)}, 0)
+    for waited in (100.0, 50.0):
+        told = {n: tally(rows=50, checked=True, waited=waited, delay=0.2 + 0.2 * n) for n in range(2)}
+        control.learn(told, 0)
     order = control.order(1000, 60.0, 3, 2.0, GOAL)
     assert (order.waited, order.rows, order.delay) == (150.0, 100.0, pytest.approx(0.3))
     assert (order.start, order.until, order.version) == (1000, 61_000, 3)
@@ -84,6 +86,20 @@ def test_queues_share_what_rows_have_waited() -> None:
     control.learn({}, 50)
     order = control.order(0, 60.0, 5, 2.0, GOAL)
     assert (order.rows, order.waited) == (25.0, 37.5)
+
+
+def test_one_slow_start_is_not_the_usual_delay() -> None:
+    control = CostControl(HASHES, window=1000, tolerance=0.05)
+    usual = []
+    # Python workers start in the first batch; later the garbage is collected once; then the cluster gets slower.
+    for delay in (20.0, 0.3, 0.4, 0.3, 9.0, 0.4, 0.3, 0.4, 2.0, 2.0, 2.0):
+        control.learn({0: tally(delay=delay)}, 0)
+        usual.append(control.delay)
+    assert usual == [0.0, 0.3, 0.3, 0.3, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 2.0]
+    # The next run begins with what was usual.
+    again = CostControl(HASHES, window=1000, tolerance=0.05)
+    again.resume(control.order(0, 60.0, 1, 2.0, GOAL), None, 1)
+    assert again.delay == 2.0
 
 
 def test_without_the_clock_it_goes_by_what_was_foreseen() -> None:

@@ -498,6 +498,15 @@ def test_news_of_an_earlier_run_does_not_end_the_next(handle: LoadShedder, files
     assert handle._thread.is_alive()
 
 
+def test_what_a_key_costs(handle: LoadShedder, files: dict[str, bytes]) -> None:
+    assert handle.cost_of(3) is None
+    start(handle, Watch())
+    run_batch(handle, Watch(), 0, ms=5.0)
+    assert handle.cost_of(3) == pytest.approx(0.005)
+    with pytest.raises(StreamshedError, match="a null cannot be a key"):
+        handle.cost_of(None)
+
+
 def test_a_batch_without_rows_changes_no_queues(handle: LoadShedder, files: dict[str, bytes]) -> None:
     start(handle, Watch())
     handle.receive({("q", 0): {n: tally(handle, checked=True, waited=50.0) for n in range(4)}})

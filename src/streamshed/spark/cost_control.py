@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from streamshed.errors import InvalidArgument
@@ -12,8 +13,9 @@ from streamshed.sketch.hashing import CarterWegman
 from streamshed.spark.cost_orders import AVERAGE, MAXIMUM, CostTable, Order
 from streamshed.spark.cost_stage import Tally
 
-_NEW = 0.3
-"""Weight of the newest batch in the usual delay."""
+_DELAYS = 5
+"""Batches of which the usual delay is the (lower) median. One batch that starts Python workers and compiles is slow by
+many targets; a mean that it is part of would have the next ones keep nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ class CostControl:
         """Whether the table has been found stable; until one has, the newest that is known is used."""
         self.waited = 0.0
         self.rows = 0.0
-        self.delay = 0.0
+        # Before anything is known, none: so that the first batch of all does not speak alone.
+        self._delays = deque([0.0], maxlen=_DELAYS)
         self.queues = 1
         self.numbered = 0
         """The highest number that a table has had: no two tables may share one."""
@@ -96,7 +99,13 @@ class CostControl:
         self.table, self.stable = table, table is not None
         self.numbered = max(self.numbered, table.number if table is not None else 0)
         self.queues = max(1, queues)
-        self.waited, self.rows, self.delay = order.waited * self.queues, order.rows * self.queues, order.delay
+        self.waited, self.rows = order.waited * self.queues, order.rows * self.queues
+        self._delays = deque([order.delay], maxlen=_DELAYS)
+
+    @property
+    def delay(self) -> float:
+        """How long after a batch's timestamp its first row usually starts."""
+        return sorted(self._delays)[(len(self._delays) - 1) // 2]
 
     def learn(self, tallies: dict[int, Tally], window: int) -> None:
         """Tasks of one batch have ended: learn costs, and where the queues are now.
@@ -112,8 +121,7 @@ class CostControl:
             self._use(self.operator.sketch)
         delays = [tally.delay for tally in tallies.values() if tally.delay is not None]
         if delays:
-            newest = sum(delays) / len(delays)
-            self.delay = newest if self.delay == 0.0 else (1 - _NEW) * self.delay + _NEW * newest
+            self._delays.append(sum(delays) / len(delays))
         if window and self.rows > window:
             self.waited *= window / self.rows
             self.rows = float(window)

@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 from streamshed.errors import StreamshedError
 from streamshed.records import Mode, Sample
-from streamshed.sketch.hashing import CarterWegman
+from streamshed.sketch.hashing import CarterWegman, digest
 from streamshed.spark import arguments
 from streamshed.spark.control import HistoryFile, Span, Store
 from streamshed.spark.cost_control import CostControl, Goal
@@ -199,6 +200,17 @@ class LoadShedder:
                 "learning_rows": sketch.seen,
                 "learning_mean": sketch.mean / 1e9,
             }
+
+    def cost_of(self, *key: object) -> float | None:
+        """Seconds that a row of this key takes, as far as is known; None before anything is.
+
+        The key is given as Spark holds it: a Python int is a BIGINT, `numpy.int32(7)` an INT.
+        """
+        with self._lock:
+            table = self._rules.table
+        if table is None:
+            return None
+        return float(table.estimates(self._rules.hashes, np.array([digest(*key)], np.int64))[0])
 
     def settle(self, seconds: float = 5.0) -> bool:
         """Wait until every batch of the queries that have ended is accounted for; False if that takes too long."""
