@@ -1,4 +1,4 @@
-"""An expensive function over rows of very different cost, held at a mean wait of 2 seconds.
+"""An expensive function over rows of very different cost, held at a mean wait of 5 seconds.
 
 Run: .venv/bin/python examples/load_aware.py
 
@@ -17,8 +17,8 @@ from streamshed.spark.session import local_session
 
 RATE = 400  # rows a second; what they cost is 5.6 ms on average, so that two cores can do 357 at the very best
 CHEAP, DEAR = "author 1", "author 0"
-LONGEST = 70  # seconds
-ENOUGH = 12  # batches in which rows were shed
+LONGEST = 75  # seconds
+ENOUGH = 7  # batches in which rows were shed
 
 
 def decorate(row):
@@ -69,14 +69,14 @@ out = ss.load_aware(
     mentions,
     decorate,
     key="mention",
-    latency="avg 2 seconds over 1000 rows",
+    latency="avg 5 seconds over 1000 rows",
     schema="mention STRING, info STRING",
     arrived="timestamp",
     window=256,
 )
 with ss.load_shedder(out) as handle:
     writer = out.writeStream.format("noop").option("checkpointLocation", tempfile.mkdtemp())
-    query = writer.trigger(processingTime="2 seconds").start()
+    query = writer.trigger(processingTime="5 seconds").start()
     begun = time.monotonic()
     while query.isActive and time.monotonic() - begun < LONGEST:
         time.sleep(4)

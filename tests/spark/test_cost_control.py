@@ -60,7 +60,7 @@ def test_what_is_known_is_used_until_it_is_stable_and_then_until_the_next_is() -
     assert control.order(0, 60.0, 1, 2.0, GOAL).table == 0
     tables = []
     for ms in (5.0, 5.0, 5.0, 5.0, 5.0, 20.0, 20.0):
-        control.learn({0: tally(ms=ms)}, 0)
+        control.learn({0: tally(ms=ms)}, 0, object())
         assert control.table is not None
         tables.append((control.table.number, control.stable, round(float(control.table.costs.mean()), 4)))
     # Number five is the stable one; the dearer rows after it wait for their own.
@@ -73,17 +73,17 @@ def test_what_is_known_is_used_until_it_is_stable_and_then_until_the_next_is() -
 def test_queues_share_what_rows_have_waited() -> None:
     control = CostControl(HASHES, window=1000, tolerance=0.05)
     control.queues = 2
-    for waited in (100.0, 50.0):
+    for batch, waited in enumerate((100.0, 50.0)):
         told = {n: tally(rows=50, checked=True, waited=waited, delay=0.2 + 0.2 * n) for n in range(2)}
-        control.learn(told, 0)
+        control.learn(told, 0, batch)
     order = control.order(1000, 60.0, 3, 2.0, GOAL)
     assert (order.waited, order.rows, order.delay) == (150.0, 100.0, pytest.approx(0.3))
     assert (order.start, order.until, order.version) == (1000, 61_000, 3)
     # Rows that ran without a check do not count: there was nothing to keep to.
-    control.learn({0: tally(waited=9999.0)}, 0)
+    control.learn({0: tally(waited=9999.0)}, 0, object())
     assert control.order(0, 60.0, 4, 2.0, GOAL).waited == 150.0
     # A window of rows forgets the rest, at the same mean.
-    control.learn({}, 50)
+    control.learn({}, 50, object())
     order = control.order(0, 60.0, 5, 2.0, GOAL)
     assert (order.rows, order.waited) == (25.0, 37.5)
 
@@ -92,8 +92,10 @@ def test_one_slow_start_is_not_the_usual_delay() -> None:
     control = CostControl(HASHES, window=1000, tolerance=0.05)
     usual = []
     # Python workers start in the first batch; later the garbage is collected once; then the cluster gets slower.
-    for delay in (20.0, 0.3, 0.4, 0.3, 9.0, 0.4, 0.3, 0.4, 2.0, 2.0, 2.0):
-        control.learn({0: tally(delay=delay)}, 0)
+    for batch, delay in enumerate((20.0, 0.3, 0.4, 0.3, 9.0, 0.4, 0.3, 0.4, 2.0, 2.0, 2.0)):
+        # Its tasks do not end all at once; it is one batch all the same.
+        for partition in range(4):
+            control.learn({partition: tally(delay=delay)}, 0, batch)
         usual.append(control.delay)
     assert usual == [0.0, 0.3, 0.3, 0.3, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 2.0]
     # The next run begins with what was usual.
@@ -105,7 +107,7 @@ def test_one_slow_start_is_not_the_usual_delay() -> None:
 def test_without_the_clock_it_goes_by_what_was_foreseen() -> None:
     control = CostControl(HASHES, window=1000, tolerance=0.05, synchronised=False)
     told = tally(checked=True, waited=900.0, planned=80.0, shed=20, would_shed=20, free=12.5)
-    control.learn({1: told}, 0)
+    control.learn({1: told}, 0, object())
     order = control.order(0, 60.0, 1, 2.0, GOAL)
     assert (order.waited, order.rows, order.free) == (80.0, 80.0, (0.0, 12.5))
     assert Order.from_row(order.as_row()) == order
@@ -120,7 +122,7 @@ def test_memory_does_not_grow_with_the_keys() -> None:
         control = CostControl(HASHES, window=1000, tolerance=0.05)
         history = OrderHistory(cells)
         for version in range(100):
-            control.learn({0: told}, 0)
+            control.learn({0: told}, 0, object())
             assert control.table is not None
             history = history.with_table(control.table)
             history = history.add(control.order(version, 60.0, version, 2.0, GOAL))
@@ -215,7 +217,7 @@ def test_what_another_run_saved_comes_with_its_own_tables() -> None:
     # The next table of either is a third one.
     control = CostControl(HASHES, window=250, tolerance=0.05)
     control.numbered = both.newest_table
-    control.learn({0: tally()}, 0)
+    control.learn({0: tally()}, 0, object())
     assert control.table is not None
     assert both.table(control.table.number) is None
 
@@ -231,7 +233,7 @@ def test_a_broken_file_is_an_empty_history(text: bytes) -> None:
 def test_an_order_is_the_same_when_it_is_read_again() -> None:
     control = CostControl(HASHES, window=1000, tolerance=0.05)
     control.queues = 3
-    control.learn({n: tally(checked=True, waited=100.0 / 3, delay=0.1 / 3) for n in range(3)}, 0)
+    control.learn({n: tally(checked=True, waited=100.0 / 3, delay=0.1 / 3) for n in range(3)}, 0, object())
     order = control.order(1000, 60.0, 3, 2.0, Goal.parse("avg 2 seconds over 1000 rows"))
     assert Order.from_row(order.as_row()) == order
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from streamshed.errors import InvalidArgument
@@ -14,8 +13,8 @@ from streamshed.spark.cost_orders import AVERAGE, MAXIMUM, CostTable, Order
 from streamshed.spark.cost_stage import Tally
 
 _DELAYS = 5
-"""Batches of which the usual delay is the (lower) median. One batch that starts Python workers and compiles is slow by
-many targets; a mean that it is part of would have the next ones keep nothing."""
+"""Batches of which the usual delay is the (lower) median. The one that starts Python workers and compiles is slow
+by many targets; a mean with it in would have the next ones keep nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class CostControl:
         self.waited = 0.0
         self.rows = 0.0
         # Before anything is known, none: so that the first batch of all does not speak alone.
-        self._delays = deque([0.0], maxlen=_DELAYS)
+        self._delays: dict[object, list[float]] = {None: [0.0]}
         self.queues = 1
         self.numbered = 0
         """The highest number that a table has had: no two tables may share one."""
@@ -100,15 +99,16 @@ class CostControl:
         self.numbered = max(self.numbered, table.number if table is not None else 0)
         self.queues = max(1, queues)
         self.waited, self.rows = order.waited * self.queues, order.rows * self.queues
-        self._delays = deque([order.delay], maxlen=_DELAYS)
+        self._delays = {None: [order.delay]}
 
     @property
     def delay(self) -> float:
         """How long after a batch's timestamp its first row usually starts."""
-        return sorted(self._delays)[(len(self._delays) - 1) // 2]
+        means = sorted(sum(delays) / len(delays) for delays in self._delays.values())
+        return means[(len(means) - 1) // 2]
 
-    def learn(self, tallies: dict[int, Tally], window: int) -> None:
-        """Tasks of one batch have ended: learn costs, and where the queues are now.
+    def learn(self, tallies: dict[int, Tally], window: int, batch: object) -> None:
+        """Tasks of one batch have ended, all or some of them: learn costs, and where the queues are now.
 
         Δ, the difference between the queues as foreseen and as they are, is applied here once a micro-batch: the
         next order goes by what the rows have really waited, and the next batch begins at its own, real, time.
@@ -121,7 +121,9 @@ class CostControl:
             self._use(self.operator.sketch)
         delays = [tally.delay for tally in tallies.values() if tally.delay is not None]
         if delays:
-            self._delays.append(sum(delays) / len(delays))
+            self._delays.setdefault(batch, []).extend(delays)
+            while len(self._delays) > _DELAYS:
+                del self._delays[next(iter(self._delays))]
         if window and self.rows > window:
             self.waited *= window / self.rows
             self.rows = float(window)

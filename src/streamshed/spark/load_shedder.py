@@ -419,7 +419,7 @@ class LoadShedder:
             self._readers[batch[0]].used.setdefault(batch[1], set()).update(orders)
             self._hold()
         before = self._rules.table
-        self._rules.learn(fresh, self._goal.window)
+        self._rules.learn(fresh, self._goal.window, batch)
         if self._rules.table is not before and self._rules.stable:
             self._tell_costs()
         self._publish()
@@ -553,6 +553,8 @@ class LoadShedder:
         kept = f"{report.arrived - report.would_shed:,} of {report.arrived:,} rows of batch {batch.batch}"
         dry = "would be " if self._mode is Mode.DRY_RUN else ""
         if report.would_shed:
+            if self._rules.delay > self._goal.target:
+                kept += f" (before a batch's first row starts, {self._rules.delay:.2g} s have passed)"
             begins, reader.shed_at = reader.shed_at is None, batch.at
             if begins:
                 self._say(reader, f"shedding begins: {kept} {dry}kept, to hold {self._goal}")
