@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streamshed.errors import InvalidArgument
@@ -19,7 +18,8 @@ from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import with_orders
 from streamshed.spark.cost_stage import CostStage, arrow_schema
 from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
-from streamshed.spark.load_shedder import SEED, LoadShedder, mailbox, order_file
+from streamshed.spark.load_mail import mailbox
+from streamshed.spark.load_shedder import SEED, LoadShedder, order_file
 from streamshed.spark.monitor import SessionMonitor
 from streamshed.spark.session import check_spark
 
@@ -103,6 +103,7 @@ def load_aware(
             "load_aware takes the function to run", got=repr(function), hint="load_aware(events, function, …)"
         )
     arguments.check_arrival(events, arrived)
+    when = arguments.check_column(events, arrived, "arrived")
     keys = arguments.check_hashable(events, key)
     goal = Goal.parse(latency)
     output = arguments.check_schema(schema)
@@ -119,9 +120,11 @@ def load_aware(
     label = name or f"load-aware-{serial}"
     file = order_file(control_store(spark, control), label, hashes)
     shedder = LoadShedder(serial, label, name is not None, file, spark, goal, wanted, rules)
+    carried = [f"_streamshed_{at}" for at in range(len(events.columns))]
     stage = CostStage(
         function,
         columns=events.columns,
+        carried=carried,
         schema=arrow_schema(output, spark),
         hashes=hashes,
         caution=1.0 if known is not None else 1.0 + epsilon,
@@ -132,10 +135,12 @@ def load_aware(
         report=mailbox(spark, shedder),
     )
     marked = events.where(arrived_mark(serial))
-    incoming = with_orders(marked, keys, F.col(arrived), known, hashes, file.text(spark))
+    incoming = with_orders(marked, keys, when, known, hashes, file.text(spark))
+    # `mapInArrow` looks its columns up by name, and takes a dot in one for a field.
+    incoming = incoming.toDF(*carried, *incoming.columns[len(carried) :])
     out = incoming.mapInArrow(stage, output).where(kept_mark(serial))
     out._streamshed_load = shedder  # type: ignore[attr-defined]
-    SessionMonitor.of(spark).add(shedder)
+    shedder.watched_by(SessionMonitor.of(spark))
     return out
 
 
