@@ -13,7 +13,6 @@ from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.records import Mode
 from streamshed.spark import arguments
-from streamshed.spark.control import control_store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import with_orders
 from streamshed.spark.cost_stage import CostStage, arrow_schema
@@ -21,6 +20,7 @@ from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
 from streamshed.spark.load_mail import mailbox
 from streamshed.spark.load_shedder import SEED, LoadShedder, order_file
 from streamshed.spark.monitor import SessionMonitor
+from streamshed.spark.orders.store import control_store
 from streamshed.spark.session import check_spark
 
 
@@ -139,18 +139,18 @@ def load_aware(
     # `mapInArrow` looks its columns up by name, and takes a dot in one for a field.
     incoming = incoming.toDF(*carried, *incoming.columns[len(carried) :])
     out = incoming.mapInArrow(stage, output).where(kept_mark(serial))
-    out._streamshed_load = shedder  # type: ignore[attr-defined]
     shedder.watched_by(SessionMonitor.of(spark))
     return out
 
 
 def load_shedder(out: DataFrame) -> LoadShedder:
-    """The handle of a DataFrame that `load_aware` returned."""
-    handle = out.__dict__.get("_streamshed_load") if isinstance(out, DataFrame) else None
-    if not isinstance(handle, LoadShedder):
+    """The handle of a DataFrame that `load_aware` returned, or that was made from one."""
+    streams = SessionMonitor.streams_behind(out) if isinstance(out, DataFrame) else []
+    handles = [stream for stream in streams if isinstance(stream, LoadShedder)]
+    if len(handles) != 1:
         raise InvalidArgument(
-            "this is not the output of load_aware()",
-            got=type(out).__name__,
-            hint="give the DataFrame that load_aware() returned",
+            "this is not the output of load_aware()" if not handles else "this has several load-aware operators",
+            got=", ".join(handle.name for handle in handles) or type(out).__name__,
+            hint="give the DataFrame that load_aware() returned, or one made from it",
         )
-    return handle
+    return handles[0]

@@ -19,7 +19,6 @@ from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.records import Mode, Sample
 from streamshed.sketch.hashing import digest_sql
-from streamshed.spark.control import Store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import ARRIVED, DIGEST
 from streamshed.spark.cost_stage import CostStage, arrow_schema
@@ -27,6 +26,7 @@ from streamshed.spark.counts import next_serial
 from streamshed.spark.load_mail import mailbox
 from streamshed.spark.load_shedder import SEED, LoadShedder, order_file
 from streamshed.spark.monitor import QueryWatch
+from streamshed.spark.orders.store import Store
 from streamshed.spark.slots import quoted
 from streamshed.spark.sql import spark_type
 

@@ -21,7 +21,6 @@ from streamshed.errors import StreamshedError
 from streamshed.records import Mode, Sample
 from streamshed.sketch.hashing import CarterWegman, digest
 from streamshed.spark import arguments
-from streamshed.spark.control import HistoryFile, Span, Store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import BROKEN, DRY_RUN, ENFORCE, OFF, Order, OrderHistory
 from streamshed.spark.cost_stage import Tally, Told
@@ -29,6 +28,9 @@ from streamshed.spark.journal import Journal
 from streamshed.spark.load_mail import BatchId, Inbox, Parcel, close_mailbox
 from streamshed.spark.load_report import LoadBatch, LoadReport
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
+from streamshed.spark.orders.history import Span
+from streamshed.spark.orders.order_file import HistoryFile
+from streamshed.spark.orders.store import Store
 
 log = logging.getLogger("streamshed")
 
@@ -184,7 +186,7 @@ class LoadShedder:
     @property
     def order(self) -> Order | None:
         """What the stage is told now."""
-        spans = self._control.shown.spans
+        spans = self._control.history.spans
         return spans[-1] if spans else None
 
     @property
@@ -231,8 +233,9 @@ class LoadShedder:
             monitor, thread = self._monitor, self._thread
             for reader in list(self._readers.values()):
                 self._leave(reader)
-            # An order that was just being stored is shown by now.
-            self._open_row()
+            # The JVM may be gone, and the rows with it.
+            with contextlib.suppress(Exception):
+                self._control.close()
         close_mailbox(self)
         if monitor is not None:
             monitor.remove(self)
@@ -265,7 +268,7 @@ class LoadShedder:
 
     def told_at(self, batch_time: int) -> Told:
         """What the stage of a batch with this timestamp is to be told, if not through its rows."""
-        history = self._control.shown
+        history = self._control.history
         order = history.at(batch_time)
         return Told(batch_time, order, history.table(order.table) if order is not None else None)
 
@@ -329,7 +332,7 @@ class LoadShedder:
         self._wake.set()
 
     def span_at(self, batch_time: int) -> Span:
-        order = self._control.shown.at(batch_time)
+        order = self._control.history.at(batch_time)
         return Span(order.start, order.until, 1.0, order.version) if order else Span(0, 0, 1.0, 0)
 
     def look_after(self) -> float:
@@ -441,8 +444,11 @@ class LoadShedder:
         mode = _MODES[self._mode]
         if self._guarded(
             "an order cannot be stored; the one before holds until it runs out, and rows are all kept then",
-            lambda: self._control.put(
-                lambda start: self._rules.order(start, lease, version, mode, self._goal), also=self._save_all
+            lambda: (
+                self._control.put(
+                    lambda start: self._rules.order(start, lease, version, mode, self._goal), also=self._save_all
+                )
+                is not None
             ),
         ):
             self._renew_at = time.time() + lease / 2
@@ -453,15 +459,15 @@ class LoadShedder:
     def _follow(self) -> None:
         """Whoever changes or removes the control file has the say until something is set through the handle."""
         try:
-            ours = self._control.follow()
+            found = self._control.follow()
         except Exception as error:
             self._warn("the control file cannot be read", error)
             return
-        if ours:
+        if found is None:
             return
         self._foreign = True
-        if self._control.shown.spans:
-            self._control.history = self._control.shown
+        if found.spans:
+            self._control.show(found)
         else:
             self._end_orders()
         log.warning(
@@ -603,11 +609,10 @@ class LoadShedder:
     def _guarded(self, problem: str, action: Callable[[], Any]) -> bool:
         """Do something that needs storage; whatever happens there, the rest goes on."""
         try:
-            action()
+            return action() is not False
         except Exception as error:
             self._warn(problem, error)
             return False
-        return True
 
     def _warn(self, problem: str, error: Exception) -> None:
         kind = f"{problem}: {type(error).__name__}"
