@@ -63,6 +63,13 @@ def test_excess_scales_the_load(run):
     assert plan["load"] == pytest.approx(1.5 * plan["limit"])
 
 
+def test_overload_multiplies_the_rates_of_the_spec(run):
+    def load(*arguments):
+        return json.loads(run("plan", EXAMPLE, *arguments, "--policy", "optimal", "--json").stdout)["load"]
+
+    assert load("--overload", "3") == pytest.approx(3 * load())
+
+
 def test_plan_for_people_names_drops_and_outputs(run):
     out = run("plan", EXAMPLE, "--policy", "input-uniform").stdout
     for word in ("input-uniform: load 2.6 exceeds 1.8", "vitals->both", "medics", "headquarters"):
@@ -77,6 +84,8 @@ def test_plan_for_people_names_drops_and_outputs(run):
         (["plan", EXAMPLE, "--rates", "vitals"], "--rates needs a number"),
         (["plan", EXAMPLE, "--rates", "nobody=3"], "no such source"),
         (["plan", EXAMPLE, "--excess", "-2"], "an excess is a share"),
+        (["plan", EXAMPLE, "--overload", "0"], "overload must be positive"),
+        (["plan", EXAMPLE, "--excess", "1", "--overload", "2"], "both say how much arrives"),
         (["network", "draw", "none.yaml"], "no such file"),
         (["network", "generate", "--queries", "0"], "a network needs a query"),
     ],

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from streamshed.cli_run import load_text, spark_settings, utility_at
+from streamshed.errors import InvalidArgument
 from streamshed.network import spec
+from streamshed.network.graph import Output
+from streamshed.network.qos import LatencyGraph, LossGraph, QoS, ValueGraph
 
 pytestmark = pytest.mark.spark
+
+Done = subprocess.CompletedProcess[str]
 
 SPEC = """
 network: small
@@ -30,9 +37,11 @@ outputs:
 """
 
 
-def streamshed(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streamshed.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+def streamshed(*words: str, program: tuple[str, ...] = ("-m", "streamshed.cli"), **env: str) -> Done:
+    command = [sys.executable, *program, *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **env}
+    )
 
 
 @pytest.fixture
@@ -65,6 +74,200 @@ def test_run_says_what_is_wrong(network: Path) -> None:
     assert "outputs.all.write" in done.stderr
     assert "wax" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+WATCHED = """
+import sys
+from pyspark import SparkContext
+from streamshed import cli
+from streamshed.spark.session import python_daemons
+
+stop = SparkContext.stop
+
+def watched(context):
+    print("daemons at the end:", len(python_daemons(context)))
+    stop(context)
+    print("stopped")
+
+SparkContext.stop = watched
+check = cli.cli_run._watch  # anything of the module: it must be loaded before it is replaced
+if "interrupt" in sys.argv:
+    sys.argv.remove("interrupt")
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+    cli.cli_run._watch = interrupted
+cli.main()
+"""
+
+
+def test_spark_is_left_in_order_after_an_error_of_ours(network: Path) -> None:
+    """Python workers that outlive Spark complain about broken pipes: none may be there when it stops.
+
+    An unknown format makes Spark look for one written in Python, which starts a worker.
+    """
+    network.write_text(network.read_text().replace("format: noop", "format: wax"))
+    done = streamshed("run", str(network), "--once", "--master", "local[2]", program=("-c", WATCHED))
+    assert done.returncode == 2
+    assert done.stdout.splitlines() == ["daemons at the end: 0", "stopped"]
+    assert "DATA_SOURCE_NOT_FOUND" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_spark_is_left_in_order_when_a_run_is_interrupted(network: Path) -> None:
+    done = streamshed("run", str(network), "--master", "local[2]", "interrupt", program=("-c", WATCHED))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[0] == "stopping …"
+    assert done.stdout.splitlines()[-2:] == ["daemons at the end: 0", "stopped"]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--mode", "dry"), "there is no such mode"),
+        (("--trigger", "often"), "--trigger must be a length of time"),
+        (("--trigger", "1 second", "--once"), "--once has no time between batches"),
+        (("--latency", "0"), "--latency must be a length of time"),
+        (("--conf", "shuffle=4"), "--conf needs a setting of Spark"),
+        (("--packages", "kafka"), "--packages needs group:artifact:version"),
+    ],
+)
+def test_a_bad_option_is_found_before_spark_starts(network: Path, options: tuple[str, ...], problem: str) -> None:
+    done = streamshed("run", str(network), *options, JAVA_HOME="/nowhere")
+    assert done.returncode == 2
+    assert f"error: {problem}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_a_spec_lacks_is_found_before_spark_starts(network: Path, tmp_path: Path) -> None:
+    text = network.read_text()
+    for old, new, problem in (
+        (f"{tmp_path}/in", f"{tmp_path}/none", "sources.s.read: there is no such file or folder"),
+        (f"{tmp_path}/in", f"file://{tmp_path}/none", "sources.s.read: there is no such file or folder"),
+        (
+            f"read: {{format: text, options: {{path: {tmp_path}/in}}}}",
+            "",
+            "sources.s: nothing says where its rows",
+        ),
+        (", write: {format: noop}", "", "outputs.all: nothing says where its rows go"),
+    ):
+        assert old in text
+        network.write_text(text.replace(old, new))
+        done = streamshed("run", str(network), JAVA_HOME="/nowhere")
+        assert done.returncode == 2
+        assert problem in done.stderr
+    network.write_text(text.replace(f"{tmp_path}/in", f"{tmp_path}/n*ne"))
+    done = streamshed("run", str(network), JAVA_HOME="/nowhere")
+    assert "Spark needs a Java runtime" in done.stderr, "what only Spark can tell is left to Spark"
+
+
+def test_calibrate_finds_what_it_lacks_before_spark_starts(network: Path, tmp_path: Path) -> None:
+    sample = ("--sample", str(tmp_path / "in"))
+    for options, problem in (
+        (("--sample", str(tmp_path / "none")), "there is no such file or folder"),
+        ((*sample, "--out", str(tmp_path / "none" / "out.yaml")), "--out names a folder that does not exist"),
+        ((*sample, "--copies", "0"), "--copies must be 1 or more"),
+        ((*sample, "--conf", "x"), "--conf needs a setting of Spark"),
+    ):
+        done = streamshed("calibrate", str(network), *options, JAVA_HOME="/nowhere")
+        assert done.returncode == 2
+        assert problem in done.stderr
+
+
+def test_settings_and_packages_go_to_spark() -> None:
+    assert spark_settings(None, None) == {}
+    assert spark_settings(["spark.a = b=c", "spark.jars.packages=a:b:1"], "c:d:2, e:f_2.13:3") == {
+        "spark.a": "b=c",
+        "spark.jars.packages": "a:b:1,c:d:2,e:f_2.13:3",
+    }
+    for conf, packages in ((["a=1"], None), (["spark.a"], None), ([], "a:b"), ([], "a::1"), ([], "")):
+        with pytest.raises(InvalidArgument, match=r"--(conf|packages) needs"):
+            spark_settings(conf, packages)
+
+
+def test_a_spark_that_does_not_start_is_a_message(network: Path) -> None:
+    done = streamshed("run", str(network), "--conf", "spark.driver.memory=much", "--master", "local[2]")
+    assert done.returncode == 2
+    assert "error: Spark did not start" in done.stderr
+    assert "spark.driver.memory=much" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pipe_gets_each_table_once_and_late_rows_are_worth_nothing(network: Path) -> None:
+    """`big` gets all its rows, but its latency graph gives nothing for them after a microsecond."""
+    text = network.read_text().replace(
+        "big: {input: shape,", "big: {input: shape, qos: {latency: [[0, 1], [1e-6, 0]]},"
+    )
+    network.write_text(text)
+    conf = ("--conf", "spark.sql.shuffle.partitions=1")
+    done = streamshed("run", str(network), "--once", "--master", "local[2]", *conf, COLUMNS="")
+    assert done.returncode == 0, done.stderr[-2000:]
+    head, _, *blocks = done.stdout.split("\n\n")[0].splitlines() + done.stdout.split("\n\n")[1:]
+    assert head.startswith("small · lsrm-semantic · enforce · bound 4 s · load ")
+    assert " of 0 core-s/s" not in head
+    assert [block.split()[0] for block in blocks] == ["source", "output"]
+    rows = {line.split()[0]: line.split() for line in blocks[1].splitlines()}
+    assert rows["output"] == ["output", "delivered", "of", "%", "latency", "utility"]
+    assert rows["big"][1:4] == ["500", "500", "100.0"]
+    assert rows["big"][-1] == "0.000"
+    assert rows["all"][-1] == "1.000"
+
+
+def test_a_limit_that_is_not_known_or_nothing_is_said_so() -> None:
+    assert load_text(0.576, 0.8) == "load 0.576 of 0.8 core-s/s"
+    assert "0 core-s/s" not in load_text(0.576, 0.0).replace("0.576", "x")
+    assert "not known" in load_text(0.576, None)
+
+
+def test_utility_counts_late_rows_as_the_demo_does() -> None:
+    loss, late = LossGraph.of([(100, 1.0), (50, 0.9), (0, 0.0)]), LatencyGraph.of([(0, 1.0), (2, 1.0), (4, 0.0)])
+    value = ValueGraph.of("x", [(0, 1, 1.0)])
+
+    def utility(qos: QoS, latency: float | None) -> float:
+        return utility_at(Output(name="o", input="s", qos=qos), 100.0, 1.0, latency)
+
+    assert utility(QoS(loss=loss), 9.0) == 1.0
+    assert utility(QoS(loss=loss, latency=late), None) == 1.0
+    assert utility(QoS(loss=loss, latency=late), 1.0) == 1.0
+    assert utility(QoS(loss=loss, latency=late), 9.0) == 0.0
+    assert utility(QoS(loss=loss, latency=late), 3.0) == pytest.approx(0.9)  # half a row each
+    assert utility(QoS(latency=late), 3.0) == pytest.approx(0.5)
+    assert utility(QoS(value=value, latency=late), 3.0) == pytest.approx(0.5)
+
+
+def test_calibrate_shows_what_it_writes_and_says_what_it_leaves(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [{"id": i, "v": i % 100, "at": f"2026-01-01T00:00:{i % 60:02}Z"} for i in range(3000)]
+    (tmp_path / "in" / "0.json").write_text("\n".join(map(json.dumps, rows)))
+    before, after = tmp_path / "before.yaml", tmp_path / "after.yaml"
+    before.write_text("""
+network: windows
+sources:
+  s: {schema: "id LONG, v DOUBLE, at TIMESTAMP", arrived: at, watermark: "10 seconds", read: {format: json}}
+boxes:
+  third: {op: filter, input: s, where: "v < 33", selectivity: 0.123456}
+  none: {op: filter, input: s, where: "v > 1000", cost: 1.23456e-05}
+  after_none: {op: filter, input: none, where: "v > 2000", cost: 1.23456e-05, selectivity: 0.123456}
+  minutes: {op: aggregate, input: third, window: "1 minute", compute: {n: "count(*)"}, selectivity: 0.7}
+outputs:
+  o: {input: minutes}
+  p: {input: after_none}
+""")
+    sample = ("--sample", str(tmp_path / "in"))
+    done = streamshed("calibrate", str(before), *sample, "--out", str(after), "--master", "local[2]")
+    assert done.returncode == 0, done.stderr[-2000:]
+    boxes = {box.name: box for box in spec.load(after).boxes}
+    assert boxes["third"].selectivity == 0.33
+    assert boxes["minutes"].selectivity == 0.7
+    assert boxes["after_none"].cost == 1.23456e-05
+    assert boxes["after_none"].selectivity == 0.123456
+    shown = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.strip()}
+    for name, box in boxes.items():
+        if box.selectivity != 0.123456:
+            assert float(shown[name][2]) == box.cost or name == "after_none"
+        assert float(shown[name][4]) == pytest.approx(box.selectivity, rel=1e-3)
+    assert "minutes: selectivity left at 0.7; the sample has 0.00101" in done.stdout
+    assert "after_none: no row of the sample reaches it; left as it was" in done.stdout
 
 
 def test_calibrate_measures_every_box(network: Path, tmp_path: Path) -> None:

@@ -60,6 +60,29 @@ def test_simulate_prints_the_json_of_the_design(run: Callable[..., str], spec: s
     assert json.loads(run(*arguments)) == report
 
 
+def test_excess_means_what_it_means_to_plan(run: Callable[..., str], spec: str) -> None:
+    arguments = ("simulate", spec, "--policy", "none", "--seconds", "10", "--arrivals", "constant", "--json")
+    report = json.loads(run(*arguments, "--excess", "0.5"))
+    assert report["load"] == pytest.approx(1.5 * report["limit"], rel=0.02)
+    # The spec's rates make a load of exactly the limit, so that +50 % is 1.5 times the rates.
+    assert json.loads(run(*arguments, "--overload", "1.5")) == report
+
+
+def test_simulated_texts_pass_the_filters_that_ask_for_them(run: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "cities.yaml"
+    path.write_text("""
+network: cities
+sources:
+  s: {schema: "city STRING, x DOUBLE", rate: 500}
+boxes:
+  far: {op: filter, input: s, where: "city = 'Oslo'", selectivity: 0.2}
+outputs:
+  o: {input: far}
+""")
+    report = json.loads(run("simulate", str(path), "--policy", "none", "--seconds", "10", "--json"))
+    assert report["outputs"]["o"]["delivered"] == pytest.approx(0.2 * report["arrived"], rel=0.1)
+
+
 @pytest.mark.parametrize("arrivals", ["poisson", "constant", "bursty"])
 def test_simulate_prints_a_table(run: Callable[..., str], spec: str, arrivals: str) -> None:
     output = run("simulate", spec, "--policy", "none", "--seconds", "2", "--arrivals", arrivals)
@@ -74,6 +97,7 @@ def test_simulate_prints_a_table(run: Callable[..., str], spec: str, arrivals: s
         (("--policy", "none", "--arrivals", "never"), "no such arrivals"),
         (("--policy", "none", "--overload", "0"), "overload must be positive"),
         (("--policy", "none", "--seconds", "0"), "seconds must be positive"),
+        (("--policy", "none", "--excess", "1", "--overload", "2"), "both say how much arrives"),
     ],
 )
 def test_simulate_refuses_nonsense(

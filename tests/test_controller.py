@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,82 +9,8 @@ from streamshed.arbiter import Limits
 from streamshed.controller import Controller
 from streamshed.errors import InvalidArgument
 from streamshed.policies import NoShedding, RandomShedding
-from streamshed.records import Mode, Plan, Sample, dump_samples, load_samples
-
-FIXED, PER_KEPT, PER_ARRIVED = 0.25, 1e-3, 3e-5  # seconds: about 950 rows a second
-REPORT = 0.2
-
-
-class Engine:
-    """Micro-batches one after the other, at known costs; reports 0.2 s late, as Spark does.
-
-    A batch first looks for `listing` seconds what there is, and then chooses its plan: with many files to list,
-    the report of the batch before comes in time for that.
-    """
-
-    def __init__(
-        self,
-        controller: Controller,
-        rate: Callable[[float], float],
-        noise: float = 0.0,
-        listing: float = 0.0,
-    ) -> None:
-        self.controller = controller
-        self.rate = rate
-        self.samples: list[Sample] = []
-        self.seen: list[Sample] = []
-        self._rng = np.random.default_rng(7)
-        self._noise = noise
-        self._listing = listing
-        self._plans: list[tuple[float, Plan]] = [(0.0, controller.plan)]
-
-    def run(self, seconds: float, protected: float = 0.0) -> list[Sample]:
-        clock, last_start, pending = 0.0, -0.5, None
-        number = 0
-        while clock < seconds:
-            start = clock
-            gap = start - last_start
-            steps = np.linspace(last_start, start, 50)
-            rows = int(np.mean([self.rate(t) for t in steps]) * gap)
-            if pending is not None and self._listing > REPORT:
-                now = self._keep_at(start + REPORT)
-                self._tell(replace(pending, keep_next=now, next_started=False), start + REPORT)
-                pending = None
-            keep = self._keep_at(start + self._listing)
-            kept = int(rows * (protected + (1 - protected) * keep))
-            slower = float(np.exp(self._rng.normal(0, self._noise))) if self._noise else 1.0
-            took = (FIXED + PER_KEPT * kept + PER_ARRIVED * rows) * slower
-            self._play_reports(start, start + took, keep, pending)
-            pending = Sample(
-                at=start + took,
-                started=start,
-                arrived=rows,
-                kept=kept,
-                gap=gap,
-                waited=gap,
-                keep=keep,
-                query="q",
-                batch=number,
-            )
-            self.samples.append(pending)
-            last_start, clock, number = start, start + took, number + 1
-        return self.samples
-
-    def _play_reports(self, start: float, end: float, keep: float, pending: Sample | None) -> None:
-        """While a batch runs: the report of the one before, then looks at this one."""
-        if pending is not None:
-            self._tell(replace(pending, keep_next=keep), start + REPORT)
-        look = start + 0.4 * self.controller.latency
-        while look < end:
-            self._tell(Sample(at=look, started=start, keep=keep, keep_next=keep, finished=False), look)
-            look += max(0.08 * (look - start), 0.05)
-
-    def _tell(self, sample: Sample, now: float) -> None:
-        self.seen.append(sample)
-        self._plans.append((now + 0.03, self.controller.observe(sample)))
-
-    def _keep_at(self, moment: float) -> float:
-        return next(plan for since, plan in reversed(self._plans) if since <= moment).keep
+from streamshed.records import Mode, dump_samples, load_samples
+from tests.worlds import FIXED, PER_ARRIVED, PER_KEPT, Engine, Job
 
 
 def controller(latency: float = 4.0, **limits: object) -> Controller:
@@ -95,13 +18,13 @@ def controller(latency: float = 4.0, **limits: object) -> Controller:
 
 
 def test_below_capacity_nothing_is_ever_shed() -> None:
-    engine = Engine(controller(), lambda t: 600.0, noise=0.1)
+    engine = Engine(controller(), lambda t: 600.0, Job(noise=0.1))
     assert all(s.shed == 0 for s in engine.run(300))
 
 
 @pytest.mark.parametrize("factor", [1.5, 3.0, 10.0])
 def test_an_overload_stays_inside_the_bound(factor: float) -> None:
-    engine = Engine(controller(), lambda t: 950 * (factor if t > 20 else 0.5), noise=0.05)
+    engine = Engine(controller(), lambda t: 950 * (factor if t > 20 else 0.5), Job(noise=0.05))
     settled = [s for s in engine.run(120) if s.started > 30]
     late = [s for s in settled if s.latency > 4.0]
     assert len(late) <= len(settled) // 50
@@ -114,7 +37,7 @@ def test_an_overload_stays_inside_the_bound(factor: float) -> None:
 @pytest.mark.parametrize("listing", [0.0, 0.3])
 def test_a_plan_is_for_the_batch_that_it_reaches(listing: float) -> None:
     # Made when a batch is reported, it reaches the next one or, if that has begun, the one behind it.
-    engine = Engine(controller(10.0), lambda t: 3000.0 if t >= 10 else 300.0, noise=0.2, listing=listing)
+    engine = Engine(controller(10.0), lambda t: 3000.0 if t >= 10 else 300.0, Job(noise=0.2, listing=listing))
     settled = [s for s in engine.run(200) if s.started > 40]
     assert max(s.latency for s in settled) < 10.0
     assert sum(s.kept for s in settled) * PER_KEPT / sum(s.duration for s in settled) > 0.8
@@ -132,7 +55,7 @@ def test_a_burst_is_met_at_once_and_over_when_it_is_over() -> None:
 
 
 def test_the_same_samples_give_the_same_plans() -> None:
-    engine = Engine(controller(), lambda t: 3000.0 if 20 <= t < 60 else 300.0, noise=0.2)
+    engine = Engine(controller(), lambda t: 3000.0 if 20 <= t < 60 else 300.0, Job(noise=0.2))
     engine.run(90)
     first, second = controller(), controller()
     log = load_samples(dump_samples(engine.seen))
@@ -142,16 +65,16 @@ def test_the_same_samples_give_the_same_plans() -> None:
 
 
 def test_protected_rows_make_the_others_give_up_more() -> None:
-    engine = Engine(controller(), lambda t: 2500.0 if t > 10 else 300.0)
-    settled = [s for s in engine.run(120, protected=0.2) if s.started > 40]
+    engine = Engine(controller(), lambda t: 2500.0 if t > 10 else 300.0, Job(protected=0.2))
+    settled = [s for s in engine.run(120) if s.started > 40]
     assert max(s.latency for s in settled) < 4.4
     share = sum(s.kept for s in settled) / sum(s.arrived for s in settled)
     assert np.mean([s.keep for s in settled]) < share - 0.1
 
 
 def test_more_protected_rows_than_fit_leave_the_floor_and_say_so() -> None:
-    engine = Engine(controller(floor=0.05), lambda t: 3000.0)
-    engine.run(60, protected=0.8)
+    engine = Engine(controller(floor=0.05), lambda t: 3000.0, Job(protected=0.8))
+    engine.run(60)
     assert engine.controller.plan.keep == 0.05
     assert "protected rows alone" in engine.controller.plan.reason or "floor" in engine.controller.plan.reason
 

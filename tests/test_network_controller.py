@@ -136,6 +136,14 @@ def test_no_overload_no_drop_and_what_was_shed_is_given_back() -> None:
     assert spark.controller.share == 1.0
 
 
+def test_a_fixed_cost_that_breaks_the_bound_sheds_nothing_and_says_so() -> None:
+    spark = Spark(controller(), fixed=2.5)
+    spark.run(lambda t: 100.0 + 50.0 * (t % 3), 120)
+    assert not spark.controller.plan.wanted
+    assert "query 'q': a batch takes 2.5 s whatever is in it" in spark.controller.plan.reason
+    assert spark.controller.plan.version == 1
+
+
 def test_the_policy_decides_who_loses() -> None:
     """`o` keeps most of its utility at half of its rows; `p` does not."""
     rates = {}

@@ -33,6 +33,7 @@ class Arbiter:
     """Turns the drops a policy wants into the plan that is carried out.
 
     - Protected rows pass whatever happens, so the others have to give up more (`KeepResponse`).
+    - No row is dropped in vain: where dropping cannot bring the bound back, everything is kept.
     - keep never falls below the floor, and rises by bounded steps.
     - `off` plans nothing; `dry-run` plans, says so, and drops nothing.
     """
@@ -46,8 +47,12 @@ class Arbiter:
         limits = self.limits
         if limits.mode is Mode.OFF:
             return self._settle(Plan(reason="mode is off", mode=limits.mode, at=at), current)
-        if overload is None or not wanted:
-            reason = "nothing is shed: the next batch fits" if overload is None else "the policy sheds nothing"
+        if overload is None or overload.in_vain or not wanted:
+            reason = "the policy sheds nothing"
+            if overload is None:
+                reason = "nothing is shed: the next batch fits"
+            elif overload.in_vain:
+                reason = f"nothing is shed: {overload.in_vain}"
             return self._settle(Plan(reason=reason, mode=limits.mode, at=at, overload=overload), current)
         judged = tuple(replace(drop, keep=self._clamp(drop, current)) for drop in wanted)
         enforced = limits.mode is Mode.ENFORCE
@@ -69,7 +74,8 @@ class Arbiter:
     def _settle(self, plan: Plan, current: Plan) -> Plan:
         """Stay with the current plan if the new one differs by a hair only."""
         same_places = [d.at for d in plan.wanted] == [d.at for d in current.wanted]
-        if plan.mode is current.mode and same_places:
+        # To keep everything because it fits and because nothing helps are two plans, or nobody would hear of it.
+        if plan.mode is current.mode and same_places and hopeless(plan) == hopeless(current):
             changes = (
                 abs(new.keep - old.keep) > _DEADBAND * old.keep
                 for new, old in zip(plan.wanted, current.wanted, strict=True)
@@ -90,3 +96,8 @@ class Arbiter:
         elif overload.share < self._response.untouched - 0.02:
             text += f"; protected rows alone ({self._response.untouched:.0%}) are more than fits"
         return text if enforced else f"dry run, nothing is dropped: {text}"
+
+
+def hopeless(plan: Plan) -> bool:
+    """Whether everything is kept because dropping would be in vain."""
+    return plan.overload is not None and plan.overload.in_vain != ""

@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from streamshed import cli_network, cli_run, cli_sim
+from streamshed import cli_history, cli_network, cli_run, cli_sim
+from streamshed.cli_screen import screen
 from streamshed.durations import seconds
-from streamshed.errors import StreamshedError
+from streamshed.errors import InvalidArgument, StreamshedError
 
-app = typer.Typer(
-    help="Load shedding for Spark Structured Streaming.", no_args_is_help=True, pretty_exceptions_enable=False
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+# In the order in which a new user needs them.
+cli_run.register(app)
+cli_history.register(app)
 cli_network.register(app)
 cli_sim.register(app)
-cli_run.register(app)
-_screen = Console()
+_screen = screen()
 _aside = Console(stderr=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"streamshed {version('streamshed')}")
+        raise typer.Exit
+
+
+@app.callback()
+def streamshed(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Load shedding for Spark Structured Streaming."""
 
 
 @app.command()
@@ -32,11 +50,17 @@ def demo(
         "demo.png"
     ),
     drop_in: Annotated[
-        bool, typer.Option("--drop-in", help="One job and one line of shedding, instead of a network.")
+        bool,
+        typer.Option(
+            "--drop-in", help="One job and one line of shedding at three times the capacity, no network."
+        ),
     ] = False,
 ) -> None:
-    """A burst at three times this machine's capacity: plain Spark and Streamshed side by side."""
+    """A burst of twice what this machine can process: plain Spark and Streamshed side by side."""
     bound = seconds(latency, "--latency")
+    if not out.absolute().parent.is_dir():
+        # The demo takes minutes; a picture with nowhere to go would be found out at its end.
+        raise InvalidArgument("--out names a folder that does not exist", got=str(out.absolute().parent))
     if drop_in:
         from streamshed import demo_drop_in
 
@@ -47,7 +71,7 @@ def demo(
         table = network_demo.summary_table(network_demo.run(_screen, out, bound))
     _screen.print()
     _screen.print(table)
-    _screen.print(f"picture: [bold]{out}[/], numbers: [bold]{out.with_suffix('.json')}[/]")
+    _screen.print(Text(f"picture: {out}, numbers: {out.with_suffix('.json')}"))
 
 
 @app.command()
@@ -79,12 +103,24 @@ def bench(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is a message, not a traceback."""
+    """Run the command line; an error of ours is a message, not a traceback. Spark is stopped on every way out."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            _leave_spark()
     except StreamshedError as error:
-        _aside.print(f"[red]error:[/] {error}", highlight=False)
+        # As it is: brackets in a message are no markup, and a path cut into lines cannot be copied.
+        _aside.print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
         sys.exit(2)
+
+
+def _leave_spark() -> None:
+    # Most commands never load Spark, and must not do so to find out that there is none to stop.
+    if "streamshed.spark.session" in sys.modules:
+        from streamshed.spark.session import leave_spark
+
+        leave_spark()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from streamshed.cli_options import Excess, Overload, rate_factor
+from streamshed.cli_screen import screen
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.network import spec
 from streamshed.network.catalog import Catalog
@@ -61,16 +63,14 @@ def decide(
     *,
     rates: Mapping[str, float] | None = None,
     excess: float | None = None,
+    overload: float | None = None,
     seed: int = 0,
 ) -> Decision:
-    """What a policy would do; `excess` scales the rates so that the load is that much above the limit."""
+    """What a policy would do at other rates: see `rate_factor`."""
     catalog = Catalog.of(network)
     if rates:
         catalog = catalog.measured(rates=rates)
-    if excess is not None:
-        if not excess > -1:
-            raise InvalidArgument("an excess is a share of the limit above -1", got=excess, hint="0.5 is +50 %")
-        catalog = catalog.overloaded(excess)
+    catalog = catalog.scaled(rate_factor(catalog, excess=excess, overload=overload))
     return network_policy(policy, seed).planner(catalog).decide()
 
 
@@ -78,19 +78,20 @@ def plan(
     spec_file: Annotated[Path, typer.Argument(metavar="SPEC", help="A network, as YAML or DISSP's XML.")],
     policy: Annotated[str, typer.Option(help="One of " + ", ".join(NETWORK_POLICIES) + ".")] = "lsrm-random",
     rates: Annotated[str | None, typer.Option(help="Rows per second of sources, as a=1200,b=50.")] = None,
-    excess: Annotated[
-        float | None, typer.Option(help="Scale the rates so that the load is this share above the limit.")
-    ] = None,
+    excess: Excess = None,
+    overload: Overload = None,
     seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole table as JSON.")] = False,
 ) -> None:
     """Show what a policy would drop from a network, before anything runs."""
     with explained():
-        decision = decide(spec.load(spec_file), policy, rates=numbers_of(rates), excess=excess, seed=seed)
+        decision = decide(
+            spec.load(spec_file), policy, rates=numbers_of(rates), excess=excess, overload=overload, seed=seed
+        )
         if as_json:
             typer.echo(json.dumps(decision.as_json()))
         else:
-            show(decision, Console())
+            show(decision, screen())
 
 
 def show(decision: Decision, console: Console) -> None:

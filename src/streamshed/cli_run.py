@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,17 +16,32 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from streamshed.cli_screen import plain_table, screen
 from streamshed.durations import seconds
-from streamshed.errors import InvalidArgument
+from streamshed.errors import EnvironmentProblem, InvalidArgument, StreamshedError
 from streamshed.network import spec
-from streamshed.network.graph import Box, Source
+from streamshed.network.graph import Box, Network, Output, Source
 from streamshed.policies.registry import BASELINES, NETWORK_POLICIES, live_policy
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streamshed.spark.calibrate import Measured
     from streamshed.spark.runtime import RunningNetwork
 
 _POLICIES = ", ".join([*BASELINES, *NETWORK_POLICIES])
-_screen = Console()
+_screen = screen()
+
+Master = Annotated[str, typer.Option(help="Spark's master.")]
+Conf = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark; may be given several times.")
+]
+Packages = Annotated[
+    str | None,
+    typer.Option(
+        help="Packages that Spark fetches, such as connectors: group:artifact:version, with commas between."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -35,38 +53,49 @@ def register(app: typer.Typer) -> None:
 def run(
     network: Annotated[Path, typer.Argument(metavar="SPEC", help="A network as YAML, with `read` and `write`.")],
     policy: Annotated[str, typer.Option(help=f"Who decides what to drop: {_POLICIES}.")] = "lsrm-semantic",
-    mode: Annotated[str, typer.Option(help="enforce, dry-run or off.")] = "enforce",
-    latency: Annotated[str, typer.Option(help="The bound to keep.")] = "4 seconds",
+    mode: Annotated[
+        str, typer.Option(help="enforce, dry-run (drop nothing, say what would be dropped) or off.")
+    ] = "enforce",
+    latency: Annotated[
+        str, typer.Option(help="The bound to keep, from a row's arrival to its commit.")
+    ] = "4 seconds",
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Where to go on from, the next time. Default: SPEC without its ending.")
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where it goes on from, the next time. Default: beside SPEC, with the ending .checkpoint "
+            "(triage.yaml: triage.checkpoint).",
+        ),
     ] = None,
     trigger: Annotated[str, typer.Option(help="Time between batches; 0: one after the other.")] = "0",
     once: Annotated[bool, typer.Option("--once", help="Process what is there, then stop.")] = False,
     length: Annotated[float, typer.Option("--seconds", help="Stop after so long; 0: never.")] = 0.0,
-    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    master: Master = "local[*]",
+    conf: Conf = None,
+    packages: Packages = None,
     as_json: Annotated[bool, typer.Option("--json", help="No table; print the report at the end.")] = False,
 ) -> None:
     """Run a network on Spark, and shed by policy while it runs. Ctrl-C stops it; it goes on where it stopped."""
     import streamshed as ss
-    from streamshed.spark.session import local_session
+    from streamshed.spark.arguments import check_mode
+    from streamshed.spark.prepare import check_before_spark
 
+    # All that can be found out before Spark starts, which takes seconds.
     made = spec.load(network)
     bound = seconds(latency, "--latency")
     live_policy(policy)
-    folder = checkpoint or network.with_suffix("").with_name(f"{network.stem}.checkpoint")
-    spark = local_session(made.name, master, **{"spark.sql.adaptive.enabled": "false"})
-    how: dict[str, Any] = {}
-    if once:
-        how = {"availableNow": True}
-    elif trigger.strip() not in ("0", "0 s"):
-        how = {"processingTime": f"{seconds(trigger, '--trigger') * 1000:.0f} milliseconds"}
-    running = ss.run(
-        spark, made, policy=policy, mode=mode, latency=bound, checkpoint=str(folder.absolute()), trigger=how
-    )
+    wanted = check_mode(mode)
+    how = _trigger(trigger, once)
+    settings = spark_settings(conf, packages)
+    check_before_spark(made, local=_local_files(master, settings))
+    folder = _folder(checkpoint, network)
+    spark = _session(made.name, master, settings)
+    running = ss.run(spark, made, policy=policy, mode=wanted, latency=bound, checkpoint=folder, trigger=how)
     try:
         _watch(running, length, quiet=as_json)
     except KeyboardInterrupt:
-        _screen.print("stopping …")
+        if not as_json:
+            _screen.print("stopping …")
     finally:
         running.stop()
     failed = running.failure()
@@ -74,9 +103,81 @@ def run(
         print(json.dumps(running.report().as_json()))
     else:
         _screen.print(_tables(running))
-    spark.stop()
     if failed is not None:
         raise failed
+
+
+def _trigger(interval: str, once: bool) -> dict[str, Any]:
+    """What `--trigger` and `--once` ask of Spark."""
+    zero = re.fullmatch(r"\s*0+(\.0*)?\s*[a-z]*\s*", interval, re.IGNORECASE)
+    length = 0.0 if zero else seconds(interval, "--trigger")
+    if once and length:
+        raise InvalidArgument(
+            "--once has no time between batches", got=f"--trigger {interval!r}", hint="one of them"
+        )
+    if once:
+        return {"availableNow": True}
+    return {"processingTime": f"{length * 1000:.0f} milliseconds"} if length else {}
+
+
+def spark_settings(conf: Sequence[str] | None, packages: str | None) -> dict[str, str]:
+    """The settings that `--conf` and `--packages` ask for.
+
+    >>> spark_settings(["spark.sql.shuffle.partitions=4"], "org.example:connector_2.13:1.0")
+    {'spark.sql.shuffle.partitions': '4', 'spark.jars.packages': 'org.example:connector_2.13:1.0'}
+    """
+    settings: dict[str, str] = {}
+    for setting in conf or ():
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip().startswith("spark."):
+            raise InvalidArgument(
+                "--conf needs a setting of Spark and its value",
+                got=repr(setting),
+                hint="such as --conf spark.sql.shuffle.partitions=4",
+            )
+        settings[key.strip()] = value.strip()
+    if packages is not None:
+        names = [name.strip() for name in packages.split(",") if name.strip()]
+        wrong = [name for name in names if len(name.split(":")) != 3 or not all(name.split(":"))]
+        if wrong or not names:
+            raise InvalidArgument(
+                "--packages needs group:artifact:version, with commas between",
+                got=repr(", ".join(wrong) or packages),
+                hint="such as --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+            )
+        before = settings.get("spark.jars.packages")
+        settings["spark.jars.packages"] = ",".join([*([before] if before else []), *names])
+    return settings
+
+
+def _local_files(master: str, settings: dict[str, str]) -> bool:
+    """Whether a path without a scheme is surely one of this machine."""
+    elsewhere = "HADOOP_CONF_DIR" in os.environ or any("defaultFS" in key for key in settings)
+    return master.startswith("local") and not elsewhere
+
+
+def _folder(checkpoint: str | None, network: Path) -> str:
+    if checkpoint is None:
+        return str(network.with_name(f"{network.stem}.checkpoint").absolute())
+    return checkpoint if re.match(r"[a-zA-Z][\w+.-]+:", checkpoint) else str(Path(checkpoint).absolute())
+
+
+def _session(name: str, master: str, settings: dict[str, str]) -> SparkSession:
+    from streamshed.spark.prepare import first_line
+    from streamshed.spark.session import local_session
+
+    try:
+        return local_session(name, master, **({"spark.sql.adaptive.enabled": "false"} | settings))
+    except StreamshedError:
+        raise
+    except Exception as error:
+        told = {"spark.master": master} | settings
+        raise EnvironmentProblem(
+            "Spark did not start",
+            got=first_line(error),
+            hint="Spark's own words are above; it was asked for "
+            + ", ".join(f"{key}={value}" for key, value in told.items()),
+        ) from error
 
 
 def _watch(running: RunningNetwork, length: float, *, quiet: bool) -> None:
@@ -85,43 +186,83 @@ def _watch(running: RunningNetwork, length: float, *, quiet: bool) -> None:
     def goes_on() -> bool:
         return time.monotonic() < end and any(query.isActive for query in running.queries.values())
 
-    if quiet:
+    # A pipe would get every state of a live table one below the other.
+    if quiet or not _screen.is_terminal:
         while goes_on():
             time.sleep(0.2)
         return
-    with Live(_tables(running), console=_screen, refresh_per_second=2) as live:
+    # The last state is printed when all has stopped.
+    with Live(_tables(running), console=_screen, refresh_per_second=2, transient=True) as live:
         while goes_on():
             time.sleep(0.5)
             live.update(_tables(running))
 
 
+def load_text(load: float, limit: float | None) -> str:
+    """The load and what fits, for people.
+
+    >>> for limit in (0.9, None, 0.0):
+    ...     print(load_text(0.576, limit))
+    load 0.576 of 0.9 core-s/s
+    load 0.576 core-s/s, limit not known yet
+    load 0.576 core-s/s, no row fits into the bound
+    """
+    if limit is None:
+        return f"load {load:.3g} core-s/s, limit not known yet"
+    if limit <= 1e-6 * load:
+        return f"load {load:.3g} core-s/s, no row fits into the bound"
+    return f"load {load:.3g} of {limit:.3g} core-s/s"
+
+
+def utility_at(output: Output, percent: float, by_loss: float, latency: float | None) -> float:
+    """What an output's rows are worth to it, by how many came and by how late; as the demo and the benches say.
+
+    `by_loss` is what the loss graph, given or derived, makes of the percent delivered. Where the output itself
+    gives a loss graph, a row that comes late counts for so much of a row; else its worth shrinks.
+    """
+    if output.qos.latency is None or latency is None:
+        return by_loss
+    in_time = output.qos.latency(latency)
+    if output.qos.loss is not None and output.qos.value is None:
+        return output.qos.loss(percent * in_time)
+    return by_loss * in_time
+
+
 def _tables(running: RunningNetwork) -> Group:
     report, plan, controller = running.report(), running.plan, running.controller
-    limit = controller.limit
     head = Text(
         f"{running.network.name} · {running.policy} · {running.mode.value} · bound {running.latency:g} s · "
-        f"load {controller.load:.3g} of {'?' if limit is None else f'{limit:.3g}'} core-s/s · "
+        f"{load_text(controller.load, controller.limit)} · "
         f"latency {report.latency_last:.2f} s now, {report.latency_max:.2f} s at most · {report.batches} batches",
         style="bold",
     )
-    sources = Table("source", "rows/s", "arrived", box=None)
+    sources = plain_table("source", "rows/s", "arrived")
     for name, rate in controller.rates.items():
         sources.add_row(name, f"{rate:,.0f}", f"{report.arrived.get(name, 0):,}")
-    drops = Table("drop at", "keep now", "where", "reached", "shed", box=None)
+    drops = plain_table("drop at", "keep now", "reached", "shed", "where", text=("where",))
     now = {drop.at: drop for drop in plan.drops}
     for name, reached in report.reached.items():
         drop = now.get(name)
         if drop is not None or report.shed[name]:
             keep, where = ("", "") if drop is None else (f"{drop.keep:.2f}", drop.where or "")
-            drops.add_row(name, keep, where, f"{reached:,}", f"{report.shed[name]:,}")
-    outputs = Table("output", "delivered", "of", "%", "utility", box=None)
-    for name, rows in report.delivered.items():
+            drops.add_row(name, keep, f"{reached:,}", f"{report.shed[name]:,}", where)
+    outputs = plain_table("output", "delivered", "of", "%", "latency", "utility")
+    latencies = controller.latencies()
+    for output in running.network.outputs:
+        name = output.name
+        if name not in report.delivered:
+            continue
+        percent, late = report.percent[name], latencies.get(name)
         outputs.add_row(
-            name, f"{rows:,}", f"{report.expected.get(name, 0):,.0f}", f"{report.percent[name]:.1f}",
-            f"{running.utility(name):.3f}",
+            name, f"{report.delivered[name]:,}", f"{report.expected.get(name, 0):,.0f}", f"{percent:.1f}",
+            "" if late is None else f"{late:.2f} s",
+            f"{utility_at(output, percent, running.utility(name), late):.3f}",
         )  # fmt: skip
-    parts: list[Any] = [head, Text(plan.reason, style="dim"), sources]
-    return Group(*parts, *([drops] if drops.rows else []), outputs)
+    parts: list[Any] = [head, Text(plan.reason, style="dim")]
+    for table in (sources, drops, outputs):
+        if table.row_count:
+            parts += [Text(), table]
+    return Group(*parts)
 
 
 def calibrate(
@@ -132,48 +273,90 @@ def calibrate(
     ],
     out: Annotated[Path | None, typer.Option(help="Write the spec with what was measured here.")] = None,
     copies: Annotated[int, typer.Option(help="Take each sample so many times.")] = 1,
-    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    master: Master = "local[*]",
+    conf: Conf = None,
+    packages: Packages = None,
 ) -> None:
-    """Measure what each box costs on this machine, and how many rows it passes."""
+    """Measure what each box costs on this machine, and how many rows it passes.
+
+    The selectivities of joins and windows are left as the spec has them: they grow with the rows in a window, and
+    a sample says little of that. So is all of a box that no row of the sample reaches.
+    """
     from streamshed.spark.calibrate import calibrate as measure
     from streamshed.spark.calibrate import with_costs
-    from streamshed.spark.prepare import read_sample
-    from streamshed.spark.session import local_session
+    from streamshed.spark.prepare import check_local_path, read_sample
 
     made = spec.load(network)
-    parts = [one.partition("=") for one in sample]
-    paths = {name if equals else "": path if equals else name for name, equals, path in parts}
-    names = [source.name for source in made.sources]
-    for name in paths:
-        if name and name not in names:
-            raise InvalidArgument("the network has no such source", got=repr(name), hint=", ".join(names))
-    missing = [name for name in names if name not in paths and "" not in paths]
-    if missing:
-        raise InvalidArgument("a source without a sample", got=", ".join(missing), hint="--sample SOURCE=PATH")
-    spark = local_session("calibrate", master, **{"spark.sql.adaptive.enabled": "false"})
-    rows = {
-        source.name: read_sample(spark, source, paths.get(source.name, paths.get("", "")))
-        for source in made.sources
-    }
-    table = Table("box", "rows", "cost (s/row)", "was", "selectivity", "was", title=f"calibrate {made.name}")
-    found = {}
-    with _screen.status("calibrating") as status:
+    settings = spark_settings(conf, packages)
+    paths = _samples(made, sample)
+    for name, path in paths.items():
+        if _local_files(master, settings) and not check_local_path(path):
+            raise InvalidArgument(f"no sample for {name!r}: there is no such file or folder", got=path)
+    if copies < 1:
+        raise InvalidArgument("--copies must be 1 or more", got=copies)
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InvalidArgument("--out names a folder that does not exist", got=str(out.absolute().parent))
+    spark = _session("calibrate", master, settings)
+    rows = {source.name: read_sample(spark, source, paths[source.name]) for source in made.sources}
+    found: dict[str, Measured] = {}
+    with Console(stderr=True).status("calibrating") as status:
         for one in measure(spark, made, rows, copies=copies):
             status.update(f"calibrating: {one.box}")
             found[one.box] = one
-            node = made.nodes[one.box]
-            if isinstance(node, Source):
-                table.add_row(
-                    f"{one.box} (parse)", f"{one.rows:,}", f"{one.cost:.3g}",
-                    f"{(node.parse or {}).get('cost', 0.0):.3g}",
-                )  # fmt: skip
-            elif isinstance(node, Box):
-                table.add_row(
-                    one.box, f"{one.rows:,}", f"{one.cost:.3g}", f"{node.cost:.3g}", f"{one.selectivity:.3g}",
-                    f"{node.selectivity:.3g}",
-                )  # fmt: skip
-    _screen.print(table)
+    # What is shown is what is written: both come from the same network.
+    after = with_costs(made, found)
+    _screen.print(calibration_table(made, after, found))
+    for line in left_alone(after, found):
+        _screen.print(Text(line))
     if out is not None:
-        out.write_text(spec.dump(with_costs(made, found)), encoding="utf-8")
-        _screen.print(f"written: [bold]{out}[/]")
-    spark.stop()
+        out.write_text(spec.dump(after), encoding="utf-8")
+        _screen.print(Text(f"written: {out}"))
+
+
+def _samples(network: Network, given: Sequence[str]) -> dict[str, str]:
+    """The path of each source's sample, from PATH or SOURCE=PATH."""
+    names = [source.name for source in network.sources]
+    paths: dict[str, str] = {}
+    for sample in given:
+        name, equals, path = sample.partition("=")
+        if equals and name not in names:
+            raise InvalidArgument("the network has no such source", got=repr(name), hint=", ".join(names))
+        paths[name if equals else ""] = path if equals else name
+    missing = [name for name in names if name not in paths and "" not in paths]
+    if missing:
+        raise InvalidArgument("a source without a sample", got=", ".join(missing), hint="--sample SOURCE=PATH")
+    return {name: paths.get(name, paths.get("", "")) for name in names}
+
+
+def calibration_table(before: Network, after: Network, found: dict[str, Measured]) -> Table:
+    """Costs and selectivities as they were and as they are written."""
+    table = plain_table("box", "rows", "cost (s/row)", "was", "selectivity", "was")
+    table.title = f"calibrate {before.name}"
+    for name, measured in found.items():
+        old, new = before.nodes[name], after.nodes[name]
+        if isinstance(old, Source) and isinstance(new, Source):
+            costs = [(node.parse or {}).get("cost", 0.0) for node in (new, old)]
+            table.add_row(f"{name} (parse)", f"{measured.rows:,}", *(f"{cost:.3g}" for cost in costs))
+        elif isinstance(old, Box) and isinstance(new, Box):
+            table.add_row(
+                name, f"{measured.rows:,}", f"{new.cost:.3g}", f"{old.cost:.3g}", f"{new.selectivity:.4g}",
+                f"{old.selectivity:.4g}",
+            )  # fmt: skip
+    return table
+
+
+def left_alone(after: Network, found: dict[str, Measured]) -> list[str]:
+    """A line for each thing that was measured, or could not be, and is not in the result."""
+    lines = []
+    for name, measured in found.items():
+        node = after.nodes[name]
+        if not isinstance(node, Box):
+            continue
+        if not measured.rows:
+            lines.append(f"{name}: no row of the sample reaches it; left as it was")
+        elif measured.selectivity != node.selectivity:
+            lines.append(
+                f"{name}: selectivity left at {node.selectivity:.4g}; the sample has {measured.selectivity:.4g}, "
+                f"which says little of a {node.op} of other rates"
+            )
+    return lines

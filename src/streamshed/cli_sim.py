@@ -6,24 +6,26 @@ import json
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from streamshed.cli_options import Excess, Overload, rate_factor
+from streamshed.cli_screen import plain_table, screen
 from streamshed.errors import InvalidArgument
 from streamshed.experiments import registry
 from streamshed.network import spec
-from streamshed.policies.keep_all import NoShedding
-from streamshed.policies.registry import NETWORK_POLICIES, network_policy
+from streamshed.network.catalog import Catalog
+from streamshed.policies.registry import BASELINES, NETWORK_POLICIES, live_policy
 from streamshed.sim.arrivals import ArrivalProcess, Bursty, Constant, Poisson
 from streamshed.sim.scenario import Scenario
-from streamshed.sim.simulate import Outcome
-from streamshed.sim.simulate import simulate as run_simulation
 
-_POLICIES = ", ".join(["none", *NETWORK_POLICIES])
+if TYPE_CHECKING:
+    from streamshed.sim.simulate import Outcome
+
+_POLICIES = ", ".join([*BASELINES, *NETWORK_POLICIES])
 _ARRIVALS: dict[str, Callable[[float], ArrivalProcess]] = {
     "poisson": Poisson,
     "constant": Constant,
@@ -40,19 +42,23 @@ def register(app: typer.Typer) -> None:
 def simulate(
     network: Annotated[Path, typer.Argument(metavar="SPEC", help="A network as YAML.")],
     policy: Annotated[str, typer.Option(help=f"Who decides what to drop: {_POLICIES}.")],
-    overload: Annotated[float, typer.Option(help="Arrivals, as a multiple of the spec's rates.")] = 1.0,
+    overload: Overload = None,
+    excess: Excess = None,
     seconds: Annotated[float, typer.Option(help="How long rows arrive, in virtual time.")] = 60.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.")] = 1,
     arrivals: Annotated[str, typer.Option(help="How they arrive: poisson, constant, bursty.")] = "poisson",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Run a network in virtual time under a policy, and measure what shedding cost."""
+    # Its compiled loop takes a second to load, which no other command needs.
+    from streamshed.sim.simulate import simulate as run_simulation
+
     if arrivals not in _ARRIVALS:
         raise InvalidArgument("no such arrivals", got=repr(arrivals), hint=", ".join(_ARRIVALS))
-    scenario = Scenario.of(
-        spec.load(network), overload=overload, seconds=seconds, seed=seed, process=_ARRIVALS[arrivals]
-    )
-    chosen = NoShedding() if policy == "none" else network_policy(policy, seed)
+    made = spec.load(network)
+    chosen = live_policy(policy, seed)
+    factor = rate_factor(Catalog.of(made), excess=excess, overload=overload)
+    scenario = Scenario.of(made, overload=factor, seconds=seconds, seed=seed, process=_ARRIVALS[arrivals])
     outcome = run_simulation(scenario, chosen)
     if as_json:
         typer.echo(json.dumps(outcome.as_json(), indent=1))
@@ -67,9 +73,9 @@ def experiment(
     out: Annotated[Path, typer.Option(help="Where NAME.json and NAME.png go.")] = Path("out"),
 ) -> None:
     """Make a figure again: writes its numbers and its picture, and prints the table."""
-    console = Console()
+    console = screen()
     if name == "list":
-        table = Table("name", "what it shows", "reproduces", box=None)
+        table = plain_table("name", "what it shows", "reproduces", text=("what it shows", "reproduces"))
         for each in map(registry.find, registry.names()):
             table.add_row(each.name, each.title, each.figure)
         console.print(table)
@@ -89,8 +95,8 @@ def experiment(
 
 
 def _show(outcome: Outcome) -> None:
-    table = Table(
-        "output", "expected", "delivered", "tuple utility", "value utility", "SIC", "latency", "p99", box=None
+    table = plain_table(
+        "output", "expected", "delivered", "tuple utility", "value utility", "SIC", "latency", "p99"
     )
     for name, quality in outcome.outputs.items():
         table.add_row(
@@ -103,7 +109,7 @@ def _show(outcome: Outcome) -> None:
             _seconds(quality.latency_mean),
             _seconds(quality.latency_p99),
         )
-    console = Console()
+    console = screen()
     console.print(
         f"{outcome.policy}: load {outcome.load:.3g} against {outcome.limit:.3g}; "
         f"{outcome.dropped} dropped of {outcome.arrived}; Jain's index {outcome.jain:.3f}"
@@ -118,7 +124,7 @@ def _seconds(value: float | None) -> str:
 def _table(outcome: registry.Outcome) -> Table:
     """A line for each row; the columns are whatever fields the experiment's rows have."""
     names = [field.name for field in fields(outcome.rows[0])]
-    table = Table(*(name.replace("_", " ") for name in names), box=None)
+    table = plain_table(*(name.replace("_", " ") for name in names))
     for row in outcome.rows:
         table.add_row(*(_cell(name, getattr(row, name)) for name in names))
     return table

@@ -98,7 +98,7 @@ class Controller:
     def observe(self, sample: Sample) -> Plan:
         """Take a sample in and return the plan to be in force; unchanged, it is the same object."""
         self._response.learn(sample)
-        overload = self._detector.observe(sample)
+        overload = self._detector.observe(sample, enforced=self.limits.mode is Mode.ENFORCE)
         wanted = self._policy.drops(overload) if overload is not None else ()
         self._plan = self._arbiter.judge(wanted, overload, self._plan, sample.at)
         return self._plan

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from streamshed.arbiter import hopeless
 from streamshed.controller import check_latency
 from streamshed.detect import AffineCost, KeepResponse, OverloadDetector
 from streamshed.detect.rate import ArrivalRate
@@ -188,10 +189,16 @@ class NetworkController:
             # The next batch may fit because the last one was short, which it was because of the drops.
             lasting = {name: s.lasting() for name, s in self._queries.items() if name not in overloads}
             overloads |= {name: overload for name, overload in lasting.items() if overload is not None}
+        vain = {name: overload for name, overload in overloads.items() if overload.in_vain}
+        overloads = {name: overload for name, overload in overloads.items() if name not in vain}
         if not overloads:
             self.decision, self.share = None, 1.0
-            reason = "nothing is shed: the next batch fits"
-            return self._settle(Plan(reason=reason, mode=self.mode, at=sample.at))
+            plan = Plan(reason="nothing is shed: the next batch fits", mode=self.mode, at=sample.at)
+            if vain:
+                name = min(vain)
+                reason = f"nothing is shed: query {name!r}: {vain[name].in_vain}"
+                plan = replace(plan, reason=reason, overload=vain[name])
+            return self._settle(plan)
         name = min(overloads, key=lambda one: (self._queries[one].fits, one))
         return self._shed(name, overloads[name], sample.at)
 
@@ -274,7 +281,8 @@ class NetworkController:
         old = self._plan
         if not plan.wanted:
             self._planned_for = 0.0
-        if plan.mode is old.mode and plan.wanted == old.wanted and plan.drops == old.drops:
+        same = plan.wanted == old.wanted and plan.drops == old.drops and hopeless(plan) == hopeless(old)
+        if plan.mode is old.mode and same:
             return old
         self._plan = replace(plan, version=old.version + 1)
         return self._plan

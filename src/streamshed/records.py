@@ -60,6 +60,8 @@ class Sample:
     version: int = 0
     """The version of the plan that was in force."""
     finished: bool = True
+    draining: bool = False
+    """Whether the query ends when it has read what was there at its start (Spark's `availableNow`)."""
     query: str = ""
     """Whose interval it was; samples of several queries may share one controller."""
     batch: int = -1
@@ -94,6 +96,8 @@ class Overload:
     """Predicted duration of the next interval if everything is kept, seconds."""
     allowed: float
     """Duration that the bound allows it, seconds."""
+    in_vain: str = ""
+    """Why no drop, however large, would bring the bound back; empty if one would."""
 
     @property
     def share(self) -> float:

@@ -1,12 +1,13 @@
 """The overload detector: when it speaks, and what it says."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamshed.detect import AffineCost, OverloadDetector
+from streamshed.detect import AffineCost, MeanCost, OverloadDetector
 from streamshed.records import Sample
 
 ROW = 1e-3  # seconds
@@ -124,6 +125,73 @@ def test_a_trigger_interval_leaves_less_of_the_bound() -> None:
     assert b is not None
     assert b.allowed < a.allowed
     assert b.arriving > a.arriving
+
+
+def test_a_trigger_interval_longer_than_the_bound_is_nothing_that_dropping_helps() -> None:
+    for detector in (warm(), OverloadDetector(AffineCost(), 4.0)):
+        detector.observe(batch(10, 3000, 10.0, interval=10.0))
+        found = detector.observe(batch(20, 3000, 10.0, interval=10.0))
+        assert found is not None
+        assert found.in_vain.startswith("the trigger interval of 10.0 s alone is longer than the bound of 4.0 s")
+    found = OverloadDetector(MeanCost(), 4.0).observe(batch(8, 3000, 1.0, interval=3.8))
+    assert found is not None
+    assert found.in_vain.startswith("the trigger interval of 3.8 s leaves no time of the bound of 4.0 s")
+
+
+def test_a_trigger_that_leaves_less_than_a_batch_costs_at_least() -> None:
+    found = None
+    detector = OverloadDetector(AffineCost(), 4.0)
+    for turn, rows in enumerate((100, 300, 200, 400, 100, 300)):
+        slow = replace(batch(3.0 * turn, rows, 3.0, interval=3.0), at=3.0 * turn + 1.0 + ROW * rows)
+        found = detector.observe(slow)
+    assert found is not None
+    assert "a batch takes 1.0 s whatever is in it, and its rows wait for its trigger (3.0 s)" in found.in_vain
+
+
+def test_the_fixed_cost_is_too_much_until_a_batch_takes_less() -> None:
+    def told(detector: OverloadDetector, fixed: float, turns: int, rows: Callable[[int], int]) -> str:
+        found = None
+        for turn in range(turns):
+            size = rows(turn)
+            found = detector.observe(
+                Sample(at=2.5 * turn + fixed + 1e-5 * size, started=2.5 * turn, arrived=size, kept=size, gap=2.5)
+            )
+        return "" if found is None else found.in_vain
+
+    detector = OverloadDetector(AffineCost(), 4.0)
+    assert "a batch takes 2.5 s whatever is in it" in told(detector, 2.5, 6, lambda turn: 1000 * (1 + turn % 3))
+    # All of one size from here on: nothing tells the fixed cost from that of rows, and nothing speaks against it.
+    assert "a batch takes 2.5 s whatever is in it" in told(detector, 2.5, 300, lambda turn: 1000)
+    assert told(detector, 0.3, 1, lambda turn: 1000) == ""
+
+
+def test_an_overload_is_not_taken_for_a_fixed_cost() -> None:
+    """Every batch is far longer than the bound, but the more so the more rows it has."""
+    detector, start, rows = OverloadDetector(AffineCost(), 4.0), 0.0, 3000
+    for _ in range(4):
+        found = detector.observe(batch(start, rows, 1.0))
+        start, rows = start + FIXED + ROW * rows, 2 * rows
+    assert found is not None
+    assert found.in_vain == ""
+
+
+def test_a_query_that_only_drains_has_no_bound_to_keep() -> None:
+    found = warm().observe(batch(8, 5000, 1.0, draining=True))
+    assert found is not None
+    assert "availableNow" in found.in_vain
+
+
+def test_where_nothing_is_dropped_the_answer_is_for_batches_as_plans_would_make_them() -> None:
+    """At twice the load batches double; enforced, each would be as long as the bound allows."""
+    detector, start, gap = warm(), 8.0, 1.0
+    shares = []
+    for _ in range(8):
+        rows = int(2000 * gap)
+        found = detector.observe(batch(start, rows, gap), enforced=False)
+        shares.append(1.0 if found is None else found.share)
+        start, gap = start + FIXED + ROW * rows, FIXED + ROW * rows
+    assert gap > 100
+    assert all(share == pytest.approx(0.4, abs=0.1) for share in shares[2:])
 
 
 @given(st.integers(1000, 50_000), st.integers(1000, 50_000))

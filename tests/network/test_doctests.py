@@ -14,6 +14,8 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("name", [*MODULES, "streamshed.cli_network"])
+@pytest.mark.parametrize(
+    "name", [*MODULES, "streamshed.cli_network", "streamshed.cli_run", "streamshed.quality.history_log"]
+)
 def test_examples_in_docstrings(name):
     assert doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS).failed == 0

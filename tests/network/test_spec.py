@@ -34,6 +34,30 @@ headroom: 0.8
 """
 
 
+@pytest.mark.parametrize(
+    ("many", "single"),
+    [("on: [k]", "on: k"), ("by: [k]", "by: k"), ("reads: [x, y]", "reads: x")],
+)
+def test_one_column_needs_no_list(many, single):
+    assert many in EVERYTHING
+    listed = EVERYTHING.replace(many, single.replace(": ", ": [") + "]")
+    assert spec.parse(EVERYTHING.replace(many, single)) == spec.parse(listed)
+
+
+def test_one_column_needs_no_list_in_python_either():
+    def joined(on):
+        builder = Builder("n").source("a", "user INT, x DOUBLE").source("b", "user INT, y DOUBLE")
+        return builder.join("j", ["a", "b"], on, 10).output("o", "j").build()
+
+    assert joined("user") == joined(["user"])
+
+
+@pytest.mark.parametrize("wrong", ["''", "3", "{k: k}", "[1]"])
+def test_what_a_join_is_on_must_be_names(wrong):
+    with pytest.raises(InvalidNetwork, match=r"boxes\.j\.on: not "):
+        spec.parse(EVERYTHING.replace("on: [k]", f"on: {wrong}"))
+
+
 def built():
     return (
         Builder("everything", capacity=2.0, headroom=0.8)

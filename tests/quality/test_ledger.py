@@ -1,5 +1,7 @@
 """The ledger adds up, once each."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,15 +23,18 @@ def entry(batch: int, arrived: int, kept: int, query: str = "q", took: float = 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.floats(0, 1), st.sampled_from("ab")), max_size=50))
-def test_totals_are_the_sums_and_arrived_is_kept_and_shed(rows: list[tuple[int, float, str]]) -> None:
+def test_totals_are_those_of_the_query_that_has_read_most_and_arrived_is_kept_and_shed(
+    rows: list[tuple[int, float, str]],
+) -> None:
     ledger = Ledger()
     samples = [entry(i, n, int(n * keep), q) for i, (n, keep, q) in enumerate(rows)]
     for sample in samples:
         ledger.record(sample, Plan(), bound=4.0)
         report = ledger.report()
         assert report.arrived == report.kept + report.shed
-    assert ledger.report().arrived == sum(s.arrived for s in samples)
-    assert ledger.report().kept == sum(s.kept for s in samples)
+    arrived = {query: sum(s.arrived for s in samples if s.query == query) for query in "ab"}
+    assert ledger.report().arrived == max(arrived.values())
+    assert ledger.report().batches == sum(s.arrived > 0 for s in samples)
     for query, part in ledger.report().by_query.items():
         assert part.kept == sum(s.kept for s in samples if s.query == query)
 
@@ -70,3 +75,15 @@ def test_dry_run_counts_what_would_have_gone() -> None:
     ledger.record(entry(0, 1000, 1000), plan, bound=4.0)
     assert ledger.report().would_shed == 750
     assert ledger.report().shed == 0
+
+
+def test_a_query_that_is_counted_from_the_middle_on_missed_nothing() -> None:
+    ledger = Ledger()
+    ledger.open("id-1", "clicks", committed=9_999)
+    ledger.record(replace(entry(10_000, 10, 5), query="id-1"), Plan(), bound=4.0)
+    assert ledger.report().unseen == 0
+    assert set(ledger.report().by_query) == {"clicks"}
+    # Another one of that name, later: both are told apart.
+    ledger.open("id-2", "clicks")
+    ledger.record(replace(entry(0, 10, 5), query="id-2"), Plan(), bound=4.0)
+    assert set(ledger.report().by_query) == {"clicks (id-1)", "clicks (id-2)"}

@@ -39,6 +39,16 @@ def put_rows(folder: Path, first: int, count: int) -> None:
     os.replace(hidden, folder / name)
 
 
+def fill(folder: Path, files: int = 4, rows: int = 2000, first: int = 0) -> None:
+    """So many rows in so many files."""
+    for i in range(files):
+        put_rows(folder, first + i * rows // files, rows // files)
+
+
+def ids(rows: list[dict[str, object]]) -> set[object]:
+    return {row["id"] for row in rows}
+
+
 def stream(spark: SparkSession, folder: Path, files: int = 1) -> DataFrame:
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files).json(str(folder))
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from streamshed.errors import InvalidArgument
-from streamshed.spark.control import KEEP, KEPT_PLANS, ControlFile, History, Span, Store
+from streamshed.spark.orders.drop_order import KEEP, ControlFile
+from streamshed.spark.orders.history import KEPT_PLANS, History, Span
+from streamshed.spark.orders.store import Store
 
 spans = st.lists(
     st.tuples(st.integers(0, 10_000), st.integers(1, 5000), st.floats(0, 1)),
@@ -58,32 +60,79 @@ def test_parts_of_a_history_merge_to_the_whole(entries: list[tuple[int, int, flo
     assert first.merge(second) == second.merge(first) == whole
 
 
+def test_what_a_stopped_query_needs_is_not_pushed_out_by_the_plans_of_others() -> None:
+    old = History().add(Span(1000, 9000, 0.5, 1))
+    current = History()
+    for i in range(3 * KEPT_PLANS):
+        current = current.add(Span(10_000 + i, 90_000, 0.9, i))
+    merged = current.merge(old)
+    for i in range(2 * KEPT_PLANS):
+        merged = merged.add(Span(20_000 + i, 90_000, 0.8, i))
+    assert merged.at(1500).keep == 0.5
+    assert len(merged.spans) == KEPT_PLANS + 1
+    # It goes when every query is past it.
+    fewer = merged.needed_from([20_000 + KEPT_PLANS])
+    assert fewer.at(1500).keep == 1.0
+    assert fewer.at(20_000 + KEPT_PLANS) == merged.at(20_000 + KEPT_PLANS)
+
+
+@given(spans, st.lists(st.integers(0, 16_000), min_size=1, max_size=3), st.integers(0, 5000))
+def test_what_is_forgotten_no_later_batch_can_ask_for(
+    entries: list[tuple[int, int, float]], last_batches: list[int], later: int
+) -> None:
+    built = history(entries)
+    fewer = built.needed_from(last_batches)
+    assert fewer.at(min(last_batches) + later) == built.at(min(last_batches) + later)
+
+
 BROKEN = [b"", b"{", b"null", b"[]", b"\x00\xff garbage", b'{"plans": 3}', b'{"plans": [[1]]}', b'{"plans": [[]]}',
           b'{"plans": [["a", "b", "c", "d"]]}', b'{"plans": [[0, 9e99, null, 1]]}', b'{"plans": null}',
-          b'{"plans": [[0, 9e15, -3, 1]]}', b'{"plans": [[0, 9e15, 7, 1]]}', b"x" * 20_000]  # fmt: skip
+          b'{"plans": [[0, 9e15, -3, 1]]}', b'{"plans": [[0, 9e15, 7, 1]]}', b"x" * 20_000,
+          b'{"plans": [[1e999, 9e15, 0.5, 1]]}', b'{"plans": [[0, 9e15, NaN, 1]]}', b"[" * 100_000]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_broken_file_is_an_empty_history(content: bytes) -> None:
+    assert not History.decode(content).drops
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("content", BROKEN)
-def test_a_broken_file_orders_no_drop(spark: SparkSession, tmp_path: Path, content: bytes) -> None:
+def test_a_broken_row_orders_no_drop(spark: SparkSession, tmp_path: Path, content: bytes) -> None:
     control = ControlFile(Store(spark, str(tmp_path)), "c")
     control.publish(0.5, 60.0, 1, also=lambda _: None)
     relation = control.relation(spark, None)
-    Path(control.path.removeprefix("file:")).write_bytes(content)
-    assert not control.follow()
+    control._show(content)
     assert relation.collect() == []
-    assert control.follow(), "told once"
+    control.close()
 
 
 @pytest.mark.spark
-def test_a_missing_file_orders_no_drop(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_person_who_changes_or_removes_the_file_is_heard_once(spark: SparkSession, tmp_path: Path) -> None:
     control = ControlFile(Store(spark, str(tmp_path)), "c")
-    relation = control.relation(spark, None)
+    control.publish(0.5, 60.0, 1, also=lambda _: None)
+    file = Path(control.path.removeprefix("file:"))
+    assert control.follow() is None
+    file.write_text('{"plans": [[0, 9e15, 0.25, 1]]}')
+    assert control.follow() == History((Span(0, int(9e15), 0.25, 1),))
+    assert control.follow() is None
+    file.unlink()
+    assert control.follow() == History()
+    assert control.follow() is None
+    control.close()
+
+
+@pytest.mark.spark
+def test_an_opened_row_keeps_everything_and_remembers_since_when(spark: SparkSession, tmp_path: Path) -> None:
+    control = ControlFile(Store(spark, str(tmp_path)), "c")
     control.publish(0.5, 60.0, 1, also=lambda _: None)
     time.sleep(0.1)
-    Path(control.path.removeprefix("file:")).unlink()
-    assert not control.follow()
-    assert relation.collect() == []
+    control.open_row(lambda start: Span(start, start + 60_000, 1.0, 2))
+    assert control.relation(spark, None).collect() == []
+    assert control.history.at(int(time.time() * 1000)).keep == 1.0
+    assert control.history.spans[0].keep == 0.5, "a batch that runs again still finds its plan"
+    control.close()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.spark
@@ -96,10 +145,12 @@ def test_spark_reads_what_was_published_when_its_time_has_come(spark: SparkSessi
 
     assert orders() == []
     span = control.publish(0.25, 60.0, 1, also=lambda _: None)
-    assert span.start > time.time() * 1000 - 5
+    assert span is not None
+    assert span.start > time.time() * 1000 - 5000
     time.sleep(max(0.0, span.start / 1000 - time.time()) + 0.01)
     assert orders() == [0.25]
     over = control.publish(0.5, 0.2, 2, also=lambda _: None)
+    assert over is not None
     time.sleep(max(0.0, over.until / 1000 - time.time()) + 0.05)
     assert orders() == [], "a plan that nobody renews ends"
 
@@ -114,25 +165,71 @@ def test_the_copies_are_written_before_the_plan_can_be_used(spark: SparkSession,
         order.append("copy first" if on_disk.version < new.version else "too late")
 
     control.publish(0.5, 60.0, 1, also=copy)
-    assert order == ["copy first"]
+    assert order
+    assert set(order) == {"copy first"}
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.mark.spark
-def test_a_slow_store_gets_a_longer_head_start(spark: SparkSession, tmp_path: Path) -> None:
-    control = ControlFile(Store(spark, str(tmp_path)), "c")
-    span = control.publish(0.5, 60.0, 1, also=lambda _: time.sleep(0.2))
-    # Published again, later: in force only after it stood in the file.
-    assert [s.keep for s in control.history.spans] == [0.5] * len(control.history.spans)
-    assert control.history.at(span.start) == span
-    assert len(control.history.spans) >= 2
+def test_a_plan_that_is_stored_too_late_was_never_in_force(spark: SparkSession, tmp_path: Path) -> None:
+    """The row shows it only before its start; what came too late stands nowhere."""
+    clock = Clock()
+    control = ControlFile(Store(spark, str(tmp_path)), "c", clock)
+    stored: list[History] = []
+
+    def slow(history: History) -> None:
+        stored.append(history)
+        clock.now += 0.2
+
+    span = control.publish(0.5, 60.0, 1, also=slow)
+    assert span is not None
+    assert control.history.spans == (span,), "one span, although it was tried more than once"
+    assert len(stored) > 1
+    assert stored[-1] == control.history
+    assert span.start > clock.now * 1000
+    assert History.decode(Path(control.path.removeprefix("file:")).read_bytes()) == control.history
 
 
 @pytest.mark.spark
-def test_versions_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.complains
+def test_storage_that_gets_slower_and_slower_leaves_the_plan_before_in_force(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock = Clock()
+    control = ControlFile(Store(spark, str(tmp_path)), "c", clock)
+    first = control.publish(0.5, 60.0, 1, also=lambda _: None)
+    stored: list[History] = []
+    took = 10.0
+
+    def slower(history: History) -> None:
+        nonlocal took
+        stored.append(history)
+        clock.now += took
+        took *= 10
+
+    assert control.publish(0.1, 60.0, 2, also=slower) is None
+    assert control.history.spans == (first,)
+    assert stored[-1].spans == (first,), "nor does it stand beside a checkpoint"
+    assert History.decode(Path(control.path.removeprefix("file:")).read_bytes()).spans == (first,)
+
+
+@pytest.mark.spark
+def test_a_new_process_takes_nothing_from_the_file(spark: SparkSession, tmp_path: Path) -> None:
+    """What it needs is beside the checkpoints; the file may be another application's."""
     first = ControlFile(Store(spark, str(tmp_path)), "c")
     first.publish(0.5, 60.0, 7, also=lambda _: None)
     again = ControlFile(Store(spark, str(tmp_path)), "c")
-    assert again.history == first.history
+    assert again.history == History()
+    assert again.path != first.path
     assert json.loads(Path(again.path.removeprefix("file:")).read_bytes())["streamshed"] == 1
 
 

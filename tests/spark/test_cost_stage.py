@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamshed.spark.cost_orders import AVERAGE, MAXIMUM
-from streamshed.spark.cost_stage import admit
+from streamshed.policies.load_aware import hashes as draw_hashes
+from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, ENFORCE, MAXIMUM, ORDER, Order
+from streamshed.spark.cost_stage import CLOCKS_DIFFER, TOO_OLD, CostStage, Tally, Told, _Task, admit
 
 TARGET = 2.0
+HASHES = draw_hashes(seed=1)
+NOW = 1_800_000_000.0
+"""The batch's own time; far from this machine's clock."""
+DECIDED = Order(0, 2**52, 1, 0, ENFORCE, MAXIMUM, TARGET, 0.0, 0.25, 0.0, 0.0)
 
 
 def queue(free: float = 0.0, waited: float = 0.0, rows: float = 0.0) -> np.ndarray:
@@ -126,3 +134,88 @@ def test_a_higher_overhead_costs_rows_and_not_the_target() -> None:
     wait, kept, _ = micro_batches(1.05, overhead=0.8)
     assert wait == pytest.approx(TARGET, rel=0.05)
     assert kept < micro_batches(1.05, overhead=0.2)[1]
+
+
+# Rows whose arrival time cannot be true.
+
+
+def go_through(
+    arrivals: list[float | None], order: Order | None = DECIDED, **more: Any
+) -> tuple[list[int], Tally]:
+    """Which of these rows, of 1 ms each, came out of a task, and its account."""
+    count = len(arrivals)
+    stamped = [NOW * 1000.0, *([] if order is None else order.as_row())]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "id": list(range(count)),
+            DIGEST: pa.array([7] * count, pa.int64()),
+            ARRIVED: pa.array([None if at is None else round(at * 1e6) for at in arrivals], pa.int64()),
+            COST: [0.001] * count,
+            ORDER: [more.pop("stamped", stamped)] * count,
+        }
+    )
+    settings: dict[str, Any] = {"by": "row", "check": "ahead", "on_error": "fail", "synchronised": True} | more
+    schema = pa.schema([("id", pa.int64())])
+    stage = CostStage(
+        lambda row: row, columns=["id"], schema=schema, hashes=HASHES, caution=1.0, report=None, **settings
+    )
+    tally = Tally.empty(HASHES)
+    task = _Task(stage, tally)
+    # In two parts, as Arrow may cut them.
+    parts = [part for part in (batch.slice(0, count // 2), batch.slice(count // 2)) if part.num_rows]
+    return [row["id"] for part in parts for out in task.run(part) for row in out.to_pylist()], tally
+
+
+def test_an_arrival_in_the_future_holds_up_nobody() -> None:
+    kept, tally = go_through([NOW - 0.5, NOW + 3600.0, *[NOW - 0.1] * 899])
+    assert kept == list(range(901))
+    assert (tally.misdated, tally.shed, tally.arrived) == (1, 0, 901)
+    # A row that comes from the future counts as arrived when the stage begins, and not before.
+    alone, _ = go_through([NOW + 3600.0])
+    assert alone == [0]
+
+
+def test_an_arrival_in_1970_is_no_wait() -> None:
+    kept, tally = go_through([0.0, NOW - 0.1])
+    assert kept == [0, 1]
+    assert tally.misdated == 1
+    # Nor does it use up what others may wait: five that begin after 0.25 s, and five that came 0.1 s before them.
+    late, told = go_through([0.0] * 5 + [NOW - 0.1] * 5, replace(DECIDED, kind=AVERAGE))
+    assert len(late) == 10
+    assert told.planned == pytest.approx(5 * 0.25 + 5 * 0.35, abs=0.1)
+
+
+def test_a_row_may_be_late_by_less_than_a_day_and_early_by_what_clocks_differ() -> None:
+    kept, tally = go_through([NOW - TOO_OLD + 1.0, NOW - 2 * TARGET, NOW + CLOCKS_DIFFER, NOW, None])
+    assert kept == [2, 3, 4]  # the others have waited too long, by a time that can be true
+    assert (tally.misdated, tally.shed) == (0, 2)
+
+
+def test_without_an_order_arrivals_are_judged_all_the_same() -> None:
+    kept, tally = go_through([NOW + 3600.0, NOW, 0.0, None], None)
+    assert kept == [0, 1, 2, 3]
+    assert (tally.misdated, tally.delay) == (2, None)
+
+
+@given(
+    arrivals=st.lists(
+        st.one_of(st.none(), st.floats(-4.0, 1.0), st.sampled_from([-1e9, -90_000.0, 60.0, 3600.0, 1e9])),
+        min_size=1,
+        max_size=40,
+    ),
+)
+def test_a_task_that_runs_again_lets_in_the_same_rows(arrivals: list[float | None]) -> None:
+    at = [None if each is None else NOW + each for each in arrivals]
+    assert go_through(at)[0] == go_through(at)[0]
+    # A box is told the order beside its rows: nothing else may come of it.
+    told = Told(int(NOW * 1000), DECIDED, None)
+    assert go_through(at, told=told)[1].misdated == go_through(at)[1].misdated
+
+
+@pytest.mark.parametrize(
+    "order", [[], [0.0], [None] * 11, [0.0] * 10, [0.0, math.inf, *[0.0] * 9], [math.nan] * 11]
+)
+def test_an_order_that_is_none_keeps_rows(order: list[float | None]) -> None:
+    kept, tally = go_through([NOW - 100.0] * 6, stamped=[NOW * 1000.0, *order])
+    assert kept == list(range(6))
+    assert not tally.checked

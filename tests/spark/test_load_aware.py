@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from streamshed.sketch.hashing import digests
 from streamshed.spark.control import HistoryFile, Store
 from streamshed.spark.cost_orders import COST, DIGEST, ORDER, CostTable, Order, OrderHistory, with_orders
 from streamshed.spark.load_shedder import LoadShedder
-from tests.spark.helpers import run_all, wait_for
+from streamshed.spark.monitor import SessionMonitor
+from tests.spark.helpers import put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS, PER_BATCH = 600, 200
@@ -102,8 +104,8 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
         text = file.text(spark)
         return with_orders(rows, [F.col("key")], F.current_timestamp(), None, hashes, text).collect()
 
-    # Nothing known yet: no order, no cost.
-    assert {(row[ORDER], row[COST]) for row in found()} == {(None, None)}
+    # Nothing known yet: no order behind the batch's own time, no cost.
+    assert {(len(row[ORDER]), row[COST]) for row in found()} == {(1, None)}
     file.history = file.history.with_table(CostTable.of(7, sketch))
     order = Order(0, 2**50, 1, 7, 2.0, 0.0, 2.0, 0.0, 0.25, 12.5, 6.0, (1.5, 2.5))
     file.put(lambda start: order, also=lambda history: None)
@@ -125,7 +127,7 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     # A broken text is no order.
     Path(file.path.removeprefix("file:")).write_bytes(b"{")
     file.follow()
-    assert {row[ORDER] for row in found()} == {None}
+    assert {len(row[ORDER]) for row in found()} == {1}
 
 
 def test_rows_for_which_there_is_no_time_are_shed(events: DataFrame, tmp_path: Path) -> None:
@@ -242,10 +244,109 @@ def test_a_null_key(events: DataFrame, tmp_path: Path, on_error: str) -> None:
     assert report.kept == len(rows) == ROWS - report.failed
 
 
+# Arrival times that cannot be true.
+
+
+def test_one_wrong_clock_does_not_cost_the_others_their_place(events: DataFrame, tmp_path: Path) -> None:
+    wrong = (
+        "CASE id WHEN 0 THEN at + INTERVAL 1 HOUR WHEN 1 THEN timestamp_seconds(0) WHEN 2 THEN NULL ELSE at END"
+    )
+    goal = {"latency": "max 30 minutes", "cost": "0.001"}
+    out = ss.load_aware(events.withColumn("at", F.expr(wrong)), twice, **BASIC | goal)
+    rows = run(out, tmp_path / "state", "las_misdated")
+    report = ss.load_shedder(out).report()
+    assert {row["id"] for row in rows} == set(range(ROWS))
+    assert (report.misdated, report.shed) == (2, 0)
+    assert 0 < report.queue_mean <= report.queue_worst < 1800
+
+
+def test_names_with_dots(events: DataFrame, tmp_path: Path) -> None:
+    dotted = events.withColumnsRenamed({"key": "user.key", "at": "event.at"})
+    out = ss.load_aware(
+        dotted,
+        lambda row: (row["id"], 2 * row["user.key"]),
+        **BASIC | {"key": "`user.key`", "arrived": "`event.at`", "schema": "id LONG, `user.twice` LONG"},
+    )
+    rows = run(out, tmp_path / "state", "las_dots")
+    assert {row["id"]: row["user.twice"] for row in rows} == {i: 2 * (i % 13) for i in range(ROWS)}
+
+
+def test_batches_without_data(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """As Spark runs them by default, to close windows."""
+    before = spark.conf.get("spark.sql.streaming.noDataMicroBatches.enabled")
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+    settings = {"key": "user", "latency": "avg 1 hour", "schema": "id LONG, at TIMESTAMP", "arrived": "at"}
+    out = ss.load_aware(stream(spark, source), lambda row: (row["id"], row["at"]), window=100, **settings)
+    counts = out.withWatermark("at", "1 second").groupBy(F.window("at", "10 seconds")).count()
+    with ss.load_shedder(out) as handle:
+        writer = counts.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "state"))
+        query = writer.outputMode("append").start()
+        try:
+            for number in range(3):
+                put_rows(source, number * 200, 200)
+                # Its rows, and a batch without any that closes the windows.
+                wait_for(lambda n=number: handle.report().batches >= 2 * (n + 1))  # type: ignore[misc]
+        finally:
+            query.stop()
+            spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", before or "true")
+        assert handle.report().arrived == handle.report().kept == 600
+        assert handle.costs["table"] >= 1
+        assert [batch.report.arrived for batch in handle.batches][:4] == [200, 0, 200, 0]
+        assert all(batch.checked for batch in handle.batches if batch.batch >= 2 and batch.report.arrived)
+
+
+# Who has the say.
+
+
+@pytest.mark.complains
+def test_without_its_control_file_nothing_is_shed(events: DataFrame, tmp_path: Path) -> None:
+    out = ss.load_aware(events, twice, control=str(tmp_path / "control"), name="off", **BASIC | LONG)
+    handle = ss.load_shedder(out)
+    kept: dict[int, int] = {}
+
+    def write(rows: DataFrame, number: int) -> None:
+        kept[number] = len(rows.collect())
+        if number == 0:
+            # When the next order has been written, or it would put the file back.
+            wait_for(lambda: handle.costs["learning_rows"] == kept[0])
+            (tmp_path / "control" / "off.control.json").unlink()
+        if number == 1:
+            wait_for(lambda: handle.order is None)
+
+    query = out.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "state")).start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert kept[0] < PER_BATCH == kept[2]
+    assert not (tmp_path / "control" / "off.control.json").exists()
+
+
+def test_a_closed_handle_leaves_the_query_alone_and_nothing_behind(events: DataFrame, tmp_path: Path) -> None:
+    out = ss.load_aware(events, twice, name="closed", **BASIC | LONG)
+    kept: dict[int, int] = {}
+
+    def write(rows: DataFrame, number: int) -> None:
+        kept[number] = len(rows.collect())
+        if number == 0:
+            handle.close()
+
+    with ss.load_shedder(out) as handle:
+        query = out.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "state")).start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    assert kept[0] < PER_BATCH == kept[1] == kept[2]
+    assert not [thread for thread in threading.enumerate() if thread.name == "streamshed closed"]
+    assert handle.serial not in SessionMonitor.of(events.sparkSession)._streams
+
+
 # Again from the checkpoint.
 
 
-def test_a_batch_that_runs_again_keeps_the_same_rows(events: DataFrame, tmp_path: Path) -> None:
+@pytest.mark.parametrize("crash", [0, 1])
+def test_a_batch_that_runs_again_keeps_the_same_rows(events: DataFrame, tmp_path: Path, crash: int) -> None:
     kept: dict[int, list[list[int]]] = {}
 
     def once(fail_at: int | None) -> None:
@@ -272,14 +373,14 @@ def test_a_batch_that_runs_again_keeps_the_same_rows(events: DataFrame, tmp_path
         reports.append(handle.report())
 
     reports: list[Any] = []
-    once(fail_at=1)
+    once(fail_at=crash)
     once(fail_at=None)
-    first, again = kept[1]
+    first, again = kept[crash]
     assert first == again
     assert 0 < len(first) < PER_BATCH
     # The books go on, and the batch that ran twice counts once.
     assert reports[-1].arrived == ROWS
-    assert reports[-1].kept == len(kept[0][0]) + len(again) + len(kept[2][-1])
+    assert reports[-1].kept == sum(len(runs[-1]) for runs in kept.values())
     saved = json.loads((tmp_path / "state" / "streamshed" / "again.json").read_text())
     assert saved["done"] == 2
 

@@ -14,19 +14,10 @@ from pyspark.sql import functions as F
 
 import streamshed as ss
 from streamshed.spark.counts import PlanReader
-from tests.spark.helpers import expected_ids, put_rows, run_all, stream, wait_for
+from tests.spark.helpers import expected_ids, fill, ids, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
-
-
-def ids(rows: list[dict[str, object]]) -> set[object]:
-    return {row["id"] for row in rows}
-
-
-def fill(source: Path, files: int = 4) -> None:
-    for i in range(files):
-        put_rows(source, i * ROWS // files, ROWS // files)
 
 
 # What passes.
@@ -358,6 +349,7 @@ def test_a_control_file_that_vanishes_while_running_keeps_rows_from_the_next_bat
         put_rows(source, 100, 100)  # dropped as well: the file is looked at after each batch
         query.processAllAvailable()
         wait_for(lambda: "changed or removed" in caplog.text)
+        time.sleep(0.1)
         put_rows(source, 200, 100)
         query.processAllAvailable()
         wait_for(lambda: handle.report().arrived == 300)
@@ -416,6 +408,7 @@ def test_a_controller_that_died_is_outlived_by_its_plan_only_for_its_lease(
     handle = ss.shedder(kept)
     # What a controller leaves that dies right after publishing.
     span = handle._control.publish(0.0, 0.3, 1, also=lambda _: None)
+    assert span is not None
     time.sleep(max(0.0, span.until / 1000 - time.time()) + 0.05)
     assert len(run_all(kept.select("id"), tmp_path / "state", "lease")) == ROWS
 

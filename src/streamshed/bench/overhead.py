@@ -4,22 +4,33 @@ Two queries of the light job (parse JSON, filter, windowed aggregate) stand side
 `shed` and one without. They get the same rows in turns, several batches at a time; each pair of turns
 gives a ratio of times, and the median of them is told. A third query, plain as well, takes its turns
 too: how far its ratio is from 1 is what this machine's noise alone makes of the number.
+
+Then the same for a job that reads one column of a hundred, from Parquet, and counts: whatever `shed` has read
+beside that column would show there. Once without a key and once with one.
 """
 
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+import streamshed as ss
 import streamshed.bench.play as playing
 from streamshed.bench import jobs
 from streamshed.bench.feeder import Rows
-from streamshed.bench.play import Say
-from streamshed.bench.standing import StandingJob, in_turns, ratios, stock
+from streamshed.bench.play import Say, Workplace
+from streamshed.bench.standing import FILES, Standing, StandingJob, in_turns, ratios, stock
 
 BATCH_SECONDS = 2.0  # half of a bound of 4 seconds: the size of batch that a job near its bound has
 BATCHES = 3  # in a turn
 WARM_UP = 2  # turns of each that are not counted: the JVM compiles
+COLUMNS = 100
+COLUMNAR_ROWS = 2_000_000  # in a batch
 
 
 def run(say: Say, pairs: int = 15) -> dict[str, Any]:
@@ -31,6 +42,7 @@ def run(say: Say, pairs: int = 15) -> dict[str, Any]:
         names = ("plain", "plain again", "shed")
         queries = {name: StandingJob(spark, place, jobs.light, attached=name == "shed") for name in names}
         took = in_turns(queries, supply, BATCHES, pairs, WARM_UP, say)
+        columnar = _columnar(spark, place, pairs, say)
     found = ratios(took["shed"], took["plain"])
     return {
         "bench": "overhead",
@@ -42,4 +54,47 @@ def run(say: Say, pairs: int = 15) -> dict[str, Any]:
         "noise": round(statistics.median(ratios(took["plain again"], took["plain"])), 4),
         "batch_s": round(statistics.median(took["plain"]) / BATCHES, 3),
         "rows_per_batch": int(able * BATCH_SECONDS),
+        **columnar,
+    }
+
+
+def _columnar(spark: SparkSession, place: Workplace, pairs: int, say: Say) -> dict[str, Any]:
+    """One column of a hundred is read and counted by its values."""
+    say(f"writing {COLUMNAR_ROWS:,} rows of {COLUMNS} columns")
+    folder = place.fresh("columnar")
+    numbers = [((F.col("id") * (2 * i + 3)) % 1009).cast("double").alias(f"c{i}") for i in range(1, COLUMNS)]
+    rows = spark.range(0, COLUMNAR_ROWS, 1, FILES).select((F.col("id") % 1000).alias("c0"), *numbers)
+    rows.write.mode("overwrite").parquet(str(folder))
+    for file in folder.iterdir():
+        if file.suffix != ".parquet" or file.name.startswith("."):
+            file.unlink()
+
+    def standing(key: str | None, attached: bool) -> Standing:
+        def start(source: Path) -> StreamingQuery:
+            reader = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", FILES)
+            events: DataFrame = reader.parquet(str(source))
+            if attached:
+                events = ss.shed(events, latency=3600, key=key)
+            counts = events.groupBy("c0").count()
+            return jobs.start(counts, place.fresh("columnar-state"))
+
+        return Standing(place, start)
+
+    queries = {
+        "plain": standing(None, False),
+        "plain again": standing(None, False),
+        "shed": standing(None, True),
+        "shed by key": standing("c0", True),
+    }
+    took = in_turns(queries, folder, BATCHES, pairs, WARM_UP, say)
+    found = {name: ratios(took[name], took["plain"]) for name in queries}
+    return {
+        "columnar_ratio": round(statistics.median(found["shed"]), 4),
+        "columnar_keyed_ratio": round(statistics.median(found["shed by key"]), 4),
+        "columnar_quartiles": [round(sorted(found["shed"])[i], 4) for i in (pairs // 4, -1 - pairs // 4)],
+        "columnar_keyed_quartiles": [
+            round(sorted(found["shed by key"])[i], 4) for i in (pairs // 4, -1 - pairs // 4)
+        ],
+        "columnar_noise": round(statistics.median(found["plain again"]), 4),
+        "columnar_batch_s": round(statistics.median(took["plain"]) / BATCHES, 3),
     }

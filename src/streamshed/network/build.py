@@ -133,7 +133,7 @@ class Builder:
         self,
         name: str,
         inputs: Iterable[str],
-        on: Iterable[str],
+        on: str | Iterable[str],
         within: str | float,
         *,
         cost: float = DEFAULT_COST,
@@ -143,7 +143,7 @@ class Builder:
             Join(
                 name=name,
                 inputs=tuple(inputs),
-                on=tuple(on),
+                on=_names(on),
                 within=seconds(within, "within"),
                 cost=cost,
                 selectivity=selectivity,
@@ -157,7 +157,7 @@ class Builder:
         window: str | float,
         compute: Mapping[str, Text],
         *,
-        by: Iterable[str] = (),
+        by: str | Iterable[str] = (),
         slide: str | float | None = None,
         cost: float = DEFAULT_COST,
         selectivity: float = 1.0,
@@ -168,7 +168,7 @@ class Builder:
                 inputs=(input,),
                 window=seconds(window, "window"),
                 slide=None if slide is None else seconds(slide, "slide"),
-                by=tuple(by),
+                by=_names(by),
                 compute={column: _expression(text) for column, text in compute.items()},
                 cost=cost,
                 selectivity=selectivity,
@@ -180,7 +180,7 @@ class Builder:
         name: str,
         input: str,
         function: str,
-        reads: Iterable[str],
+        reads: str | Iterable[str],
         adds: str,
         *,
         load_aware: LoadAware | None = None,
@@ -198,7 +198,7 @@ class Builder:
                 name=name,
                 inputs=(input,),
                 function=function,
-                reads=tuple(reads),
+                reads=_names(reads),
                 adds=column,
                 load_aware=load_aware,
                 cost=cost,
@@ -240,6 +240,10 @@ class Builder:
             capacity=self._capacity,
             headroom=self._headroom,
         )
+
+
+def _names(columns: str | Iterable[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 PARSERS = ("json", "csv")

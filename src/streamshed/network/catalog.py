@@ -92,9 +92,13 @@ class Catalog:
 
     def overloaded(self, excess: float) -> Catalog:
         """All rates scaled so that the load is `excess` above the limit: 0.5 is 50 % too much."""
+        return self.scaled(self.factor(excess))
+
+    def factor(self, excess: float) -> float:
+        """What all rates must be multiplied with for a load that is `excess` above the limit."""
         if self.load <= 0:
             raise InvalidArgument("the network has no load to scale", hint="give rates and costs above 0")
-        return self.scaled((1 + excess) * self.limit / self.load)
+        return (1 + excess) * self.limit / self.load
 
     @property
     def limit(self) -> float:

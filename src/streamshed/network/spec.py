@@ -68,12 +68,16 @@ _BOX = {
 def load(path: str | Path) -> Network:
     """The network that a file describes."""
     path = Path(path)
+    if path.is_dir():
+        raise InvalidArgument(
+            "a folder, and not a spec", got=str(path), hint="give the file in it, such as net.yaml"
+        )
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InvalidArgument(f"{path} is larger than a spec may be", got=f"{path.stat().st_size} bytes")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InvalidArgument("no such file", got=str(path)) from error
+        raise InvalidArgument("no such file", got=str(path), hint="a network as YAML: docs/networks.md") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path} cannot be read", got=str(error)) from error
     if path.suffix.lower() == ".xml":
@@ -254,14 +258,14 @@ class _Reader:
         return Union(**common)
 
     def join(self, path: str, given: Mapping[str, Any], common: dict[str, Any]) -> Box:
-        on = self.names(f"{path}.on", given.get("on", []))
+        on = self.name_or_names(f"{path}.on", given.get("on", []))
         return Join(on=on, within=self.duration(f"{path}.within", given.get("within", 1.0)), **common)
 
     def aggregate(self, path: str, given: Mapping[str, Any], common: dict[str, Any]) -> Box:
         return Aggregate(
             window=self.duration(f"{path}.window", given.get("window", 1.0)),
             slide=None if given.get("slide") is None else self.duration(f"{path}.slide", given["slide"]),
-            by=self.names(f"{path}.by", given.get("by", [])),
+            by=self.name_or_names(f"{path}.by", given.get("by", [])),
             compute=self.expressions(f"{path}.compute", given.get("compute", {})),
             **common,
         )
@@ -275,7 +279,7 @@ class _Reader:
             self.note(f"{path}.adds", "a udf adds one column", given.get("adds"), 'such as "score DOUBLE"')
         return Udf(
             function=function,
-            reads=self.names(f"{path}.reads", given.get("reads", [])),
+            reads=self.name_or_names(f"{path}.reads", given.get("reads", [])),
             adds=columns[0],
             load_aware=None
             if given.get("load_aware") is None
@@ -285,13 +289,12 @@ class _Reader:
 
     def load_aware(self, path: str, value: Any) -> LoadAware:
         given = self.mapping(path, value, ("latency", "key", "on_error"), ("latency", "key"))
-        key = given.get("key", [])
         on_error = given.get("on_error", "fail")
         if on_error not in ("fail", "skip"):
             self.note(f"{path}.on_error", "no such choice", on_error, "fail, skip")
         return LoadAware(
             latency=self.text(f"{path}.latency", given.get("latency", "")),
-            key=(key,) if isinstance(key, str) else self.names(f"{path}.key", key),
+            key=self.name_or_names(f"{path}.key", given.get("key", [])),
             on_error=str(on_error),
         )
 
@@ -389,6 +392,10 @@ class _Reader:
             return tuple(value)
         self.note(path, "not a list of names", value, "[name, …]")
         return ()
+
+    def name_or_names(self, path: str, value: Any) -> tuple[str, ...]:
+        """Columns: a list of names, or the only one."""
+        return (self.text(path, value),) if isinstance(value, str) else self.names(path, value)
 
     def number(self, path: str, value: Any, otherwise: float) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

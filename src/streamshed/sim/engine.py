@@ -15,6 +15,7 @@ import numpy as np
 from streamshed.errors import InvalidArgument
 from streamshed.network.expression import parse
 from streamshed.network.graph import Aggregate, Join, Network, inputs
+from streamshed.network.texts import texts
 from streamshed.records import Drop
 from streamshed.sim import kernel
 from streamshed.sim.kernel import Floats, Ints, Places
@@ -110,11 +111,14 @@ class Simulation:
         )
         self._arrivals = {}
         self._values: dict[str, Values | _Recorded] = {}
+        asked = texts(network)
         for source, seed in zip(network.sources, seeds, strict=True):
             gaps, values = seed.spawn(2)
             self._arrivals[source.name] = scenario.arrivals[source.name].start(np.random.default_rng(gaps))
             recorded = scenario.recorded.get(source.name)
-            self._values[source.name] = Values(source, values) if recorded is None else _Recorded(recorded)
+            self._values[source.name] = (
+                Values(source, values, asked[source.name]) if recorded is None else _Recorded(recorded)
+            )
         self._boxes: dict[str, StatefulBox] = {}
         for box in network.order:
             if isinstance(box, Join):

@@ -33,7 +33,7 @@ class Measured:
     """Core-seconds per row that enters."""
     selectivity: float
     rows: int
-    """Rows that entered."""
+    """Rows that entered; 0: nothing could be measured, and this is what the network says."""
 
 
 def calibrate(
@@ -81,9 +81,13 @@ def calibrate(
         for box in network.order:
             entered = sum(counts[name] for name in box.inputs)
             before = " UNION ALL ".join(f"SELECT 1 FROM {views[name]}" for name in box.inputs)
-            cost = cost_of(box.name, before, entered) if entered else box.cost
+            if not entered:
+                _hold(spark, box.name, writer, kept, views, counts)
+                yield Measured(box.name, box.cost, box.selectivity, 0)
+                continue
+            cost = cost_of(box.name, before, entered)
             _hold(spark, box.name, writer, kept, views, counts)
-            selectivity = counts[box.name] / entered if entered else box.selectivity
+            selectivity = counts[box.name] / entered
             yield Measured(box.name, float(f"{cost:.3g}"), float(f"{selectivity:.4g}"), entered)
     finally:
         for held in kept:

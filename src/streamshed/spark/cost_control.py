@@ -12,8 +12,9 @@ from streamshed.sketch.hashing import CarterWegman
 from streamshed.spark.cost_orders import AVERAGE, MAXIMUM, CostTable, Order
 from streamshed.spark.cost_stage import Tally
 
-_NEW = 0.3
-"""Weight of the newest batch in the usual delay."""
+_DELAYS = 5
+"""Batches of which the usual delay is the (lower) median. The one that starts Python workers and compiles is slow
+by many targets; a mean with it in would have the next ones keep nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +86,29 @@ class CostControl:
         """Whether the table has been found stable; until one has, the newest that is known is used."""
         self.waited = 0.0
         self.rows = 0.0
-        self.delay = 0.0
+        # Before anything is known, none: so that the first batch of all does not speak alone.
+        self._delays: dict[object, list[float]] = {None: [0.0]}
         self.queues = 1
+        self.numbered = 0
+        """The highest number that a table has had: no two tables may share one."""
         self._free: dict[int, float] = {}
 
     def resume(self, order: Order, table: CostTable | None, queues: int) -> None:
         """Go on where an earlier run stopped; only what was being learned is lost."""
         self.table, self.stable = table, table is not None
+        self.numbered = max(self.numbered, table.number if table is not None else 0)
         self.queues = max(1, queues)
-        self.waited, self.rows, self.delay = order.waited * self.queues, order.rows * self.queues, order.delay
+        self.waited, self.rows = order.waited * self.queues, order.rows * self.queues
+        self._delays = {None: [order.delay]}
 
-    def learn(self, tallies: dict[int, Tally], window: int) -> None:
-        """Tasks of one batch have ended: learn costs, and where the queues are now.
+    @property
+    def delay(self) -> float:
+        """How long after a batch's timestamp its first row usually starts."""
+        means = sorted(sum(delays) / len(delays) for delays in self._delays.values())
+        return means[(len(means) - 1) // 2]
+
+    def learn(self, tallies: dict[int, Tally], window: int, batch: object) -> None:
+        """Tasks of one batch have ended, all or some of them: learn costs, and where the queues are now.
 
         Δ, the difference between the queues as foreseen and as they are, is applied here once a micro-batch: the
         next order goes by what the rows have really waited, and the next batch begins at its own, real, time.
@@ -109,8 +121,9 @@ class CostControl:
             self._use(self.operator.sketch)
         delays = [tally.delay for tally in tallies.values() if tally.delay is not None]
         if delays:
-            newest = sum(delays) / len(delays)
-            self.delay = newest if self.delay == 0.0 else (1 - _NEW) * self.delay + _NEW * newest
+            self._delays.setdefault(batch, []).extend(delays)
+            while len(self._delays) > _DELAYS:
+                del self._delays[next(iter(self._delays))]
         if window and self.rows > window:
             self.waited *= window / self.rows
             self.rows = float(window)
@@ -132,13 +145,14 @@ class CostControl:
         self._free[partition] = tally.free
 
     def _use(self, sketch: CostSketch) -> None:
-        self.table = CostTable.of((self.table.number if self.table else 0) + 1, sketch)
+        self.numbered += 1
+        self.table = CostTable.of(self.numbered, sketch)
 
     def order(self, start: int, lease: float, version: int, mode: float, goal: Goal) -> Order:
         free: tuple[float, ...] = ()
         if not self.synchronised:
             free = tuple(self._free.get(partition, 0.0) for partition in range(max(self._free, default=-1) + 1))
-        return Order(
+        order = Order(
             start=start,
             until=start + int(lease * 1000),
             version=version,
@@ -152,3 +166,5 @@ class CostControl:
             rows=self.rows / self.queues,
             free=free,
         )
+        # As it will be read: a box is told this one, and the saved one when its batch runs again.
+        return Order.from_row(order.as_row())

@@ -4,13 +4,17 @@ As for a drop (`control`), a batch takes the last order whose span holds the bat
 runs again decides as it did before, and nothing to read means nothing to shed. An order says what to aim at, how
 far the queues are (Q, ℓ, the usual delay before the first row starts) and which cost table to look up. Tables are
 large and change seldom, so they stand beside the orders, once each.
+
+What is kept: the newest orders and tables, and those that are held because an unfinished batch may need them. An
+order never outlives its table: with another table, or none, a batch that runs again would keep other rows.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +31,8 @@ OFF, DRY_RUN, ENFORCE = 0.0, 1.0, 2.0
 AVERAGE, MAXIMUM = 0.0, 1.0
 _FIELDS = ("start", "until", "version", "table", "mode", "kind", "target", "window", "delay", "waited", "rows")
 _HISTORY, _TABLE = "_streamshed_history", "_streamshed_table"
+BROKEN = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What reading a history raises that somebody else has written, or half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,9 @@ class CostTable:
         least = np.argmin(self.frequencies[cells], axis=1)
         return np.asarray(self.costs[cells[np.arange(len(digests)), least]], np.float64)
 
+    def same_as(self, other: CostTable) -> bool:
+        return np.array_equal(self.frequencies, other.frequencies) and np.array_equal(self.costs, other.costs)
+
     def as_row(self) -> list[float]:
         return [self.number, *self.frequencies.tolist(), *self.costs.tolist()]
 
@@ -100,10 +109,17 @@ class OrderHistory:
     """Cells of a table; those of another size, of other settings, are not taken over."""
     spans: tuple[Order, ...] = ()
     tables: tuple[CostTable, ...] = field(default=(), compare=False)
+    held: frozenset[int] = field(default=frozenset(), compare=False)
+    """Starts of the orders that stay, however many come after them."""
 
     @property
     def version(self) -> int:
         return self.spans[-1].version if self.spans else 0
+
+    @property
+    def newest_table(self) -> int:
+        """The highest number of a table; 0 if there is none."""
+        return max((table.number for table in self.tables), default=0)
 
     def at(self, batch_time: int) -> Order | None:
         """The order for a batch with this timestamp; the same rule as `with_orders` computes on Spark."""
@@ -120,17 +136,51 @@ class OrderHistory:
         return self._pruned((*earlier, span), self.tables)
 
     def with_table(self, table: CostTable) -> OrderHistory:
-        return self._pruned(self.spans, (*self.tables, table))
+        """A table for the orders to come; none that an order here names goes for it."""
+        tables = (*self.tables, table)
+        numbers = {order.table for order in self.spans} | {each.number for each in tables[-KEPT_TABLES:]}
+        return replace(self, tables=tuple(each for each in tables if each.number in numbers))
+
+    def holding(self, starts: Iterable[int]) -> OrderHistory:
+        """The same, with these orders and their tables held and no others."""
+        return replace(self, held=frozenset(starts))
 
     def merge(self, other: OrderHistory) -> OrderHistory:
-        """Both histories in one; they are parts of the same one, saved at different times."""
-        by_start = {order.start: order for order in (*self.spans, *other.spans)}
-        by_number = {table.number: table for table in (*self.tables, *other.tables)}
+        """Both histories in one. They are mostly parts of the same one, saved at different times.
+
+        If not, two tables may have the same number; then those of `other` get new ones.
+        """
+        numbers: dict[int, int] = {}
+        tables = list(self.tables)
+        unused = max(self.newest_table, other.newest_table) + 1
+        for table in other.tables:
+            mine = self.table(table.number)
+            if mine is not None and mine.same_as(table):
+                continue
+            if mine is not None:
+                numbers[table.number], unused = unused, unused + 1
+                table = replace(table, number=numbers[table.number])
+            tables.append(table)
+        theirs = (replace(order, table=numbers.get(order.table, order.table)) for order in other.spans)
+        by_start = {order.start: order for order in (*theirs, *self.spans)}
         orders = tuple(by_start[start] for start in sorted(by_start))
-        return self._pruned(orders, tuple(by_number[number] for number in sorted(by_number)))
+        both = replace(self, held=self.held | other.held)
+        return both._pruned(orders, tuple(sorted(tables, key=lambda table: table.number)))
 
     def _pruned(self, orders: tuple[Order, ...], tables: tuple[CostTable, ...]) -> OrderHistory:
-        return OrderHistory(self.cells, orders[-KEPT_ORDERS:], tables[-KEPT_TABLES:])
+        named = {order.table for order in orders if order.start in self.held} | {orders[-1].table if orders else 0}
+        numbers = named | {table.number for table in tables[-KEPT_TABLES:]}
+        newest = {order.start for order in orders[-KEPT_ORDERS:] if order.table in {0, *numbers}}
+        wanted = [order.start in newest or order.start in self.held for order in orders]
+        kept = []
+        for at, order in enumerate(orders):
+            following = at + 1
+            if wanted[at] and following < len(orders) and not wanted[following]:
+                # It must not speak for the time of an order that is left out.
+                order = replace(order, until=min(order.until, orders[following].start))
+            if wanted[at]:
+                kept.append(order)
+        return replace(self, spans=tuple(kept), tables=tuple(table for table in tables if table.number in numbers))
 
     def as_dict(self) -> dict[str, list[list[float]]]:
         return {"orders": [o.as_row() for o in self.spans], "tables": [t.as_row() for t in self.tables]}
@@ -150,7 +200,7 @@ class OrderHistory:
         """Read a control file; a broken one is an empty history, as it is for Spark."""
         try:
             return OrderHistory.from_dict(cells, json.loads(data.decode()))
-        except (ValueError, KeyError, TypeError):
+        except BROKEN:
             return OrderHistory(cells)
 
 
@@ -164,7 +214,7 @@ def with_orders(
 ) -> DataFrame:
     """The stream with the digest of its key, its arrival (µs), estimated cost, and the order in force on each row.
 
-    The order stands behind the batch's own timestamp, in one array of numbers; it is null if there is none.
+    The order stands behind the batch's own timestamp, in one array of numbers; that time alone if there is none.
 
     `text` is the control row (`HistoryFile.text`), read by a scalar subquery, once a batch and without a job. The
     order is chosen outside of it: inside, `current_timestamp()` would not be the batch's own time. That time is a
@@ -181,14 +231,16 @@ def with_orders(
     given = (F.lit(None) if cost is None else cost).cast("double")
     now = F.unix_millis(F.current_timestamp())
     begun = F.filter(f"{_HISTORY}.orders", lambda order: F.get(order, F.lit(0)) <= now)
-    stamped = F.transform(F.slice(begun, -1, 1), lambda order: F.concat(F.array(now.cast("double")), order))
+    nothing = F.array(F.array().cast("array<double>"))
+    latest = F.coalesce(F.concat(nothing, F.slice(begun, -1, 1)), nothing)
+    stamped = F.transform(latest, lambda order: F.concat(F.array(now.cast("double")), order))
     table = F.filter(f"{_HISTORY}.tables", lambda each: F.get(each, F.lit(0)) == F.get(ORDER, F.lit(4)))
     micros = F.unix_micros(arrived.cast("timestamp"))
     base = [*columns, F.col(DIGEST), F.col(ARRIVED)]
     found = events.select(
         *columns, digest.alias(DIGEST), micros.alias(ARRIVED), given.alias(COST), history.alias(_HISTORY)
     )
-    found = found.select(*base, COST, _HISTORY, F.try_element_at(stamped, F.lit(1)).alias(ORDER))
+    found = found.select(*base, COST, _HISTORY, F.try_element_at(stamped, F.lit(-1)).alias(ORDER))
     if cost is not None:
         return found.select(*base, COST, ORDER)
     found = found.select(*base, ORDER, F.try_element_at(table, F.lit(1)).alias(_TABLE))

@@ -6,6 +6,7 @@ the task ends; Spark drops the accounts of tasks that fail, so a retry counts on
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +24,28 @@ from streamshed.errors import StreamshedError
 from streamshed.jit import compiled
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import CarterWegman, Digests
-from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, CostTable, Order
+from streamshed.spark.cost_orders import (
+    ARRIVED,
+    AVERAGE,
+    BROKEN,
+    COST,
+    DIGEST,
+    DRY_RUN,
+    ENFORCE,
+    ORDER,
+    CostTable,
+    Order,
+)
 from streamshed.spark.worker import settle
 
 KEPT_ERRORS = 5
 PAYBACK = 100.0
 """Rows by which a debt is paid back."""
+TOO_OLD = 86_400.0
+"""Seconds before its batch from which on an arrival is not believed. Nobody who bounds waits lets rows wait for a
+day: it is a clock that was never set (1970), or a stream that is read again from its beginning."""
+CLOCKS_DIFFER = 5.0
+"""Seconds by which an arrival may be ahead without being called misdated: clocks of two machines differ."""
 Seconds = NDArray[np.float64]
 
 
@@ -48,6 +65,8 @@ class Tally:
     would_shed: int = 0
     """What the check wanted to drop; under dry-run it ran all the same."""
     failed: int = 0
+    misdated: int = 0
+    """Rows whose arrival time cannot be true; they count as arrived with their batch."""
     ran: int = 0
     """Rows on which the function was called."""
     checked: bool = False
@@ -137,9 +156,12 @@ class CostStage:
         synchronised: bool,
         report: Any,
         told: Told | None = None,
+        carried: Sequence[str] | None = None,
     ) -> None:
         self.function = function
         self.columns = list(columns)
+        self.carried = list(columns if carried is None else carried)
+        """What the columns are called in the batches that come in."""
         self.schema = schema
         self.hashes = hashes
         self.caution = caution
@@ -180,6 +202,7 @@ class _Task:
         # One clock for starts and durations: durations must not jump when the wall clock is set.
         self.epoch = time.time() - time.perf_counter()
         self.batch_time = 0.0
+        self.stage_begins = 0.0
         self.begun = False
 
     def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -187,7 +210,7 @@ class _Task:
         if not self.begun:
             self._begin(batch)
         tally.arrived += batch.num_rows
-        rows = batch.select(self.stage.columns)
+        rows = batch.select(self.stage.carried).rename_columns(self.stage.columns)
         digests, known = _numbers(batch, DIGEST)
         arrivals = self._arrivals(batch)
         costs = self._costs(batch, digests)
@@ -223,17 +246,18 @@ class _Task:
         self.begun = True
         now = self.epoch + time.perf_counter()
         order = self._order(batch)
+        # Without the batch's own time there is no order either, and nothing is decided by this clock.
+        self.batch_time = self.stage_begins = self.batch_time or now
         if order is None:
             return
         self.tally.delay = now - self.batch_time
         self.tally.version = order.version
+        # By the order and not by this worker's clock: when the task runs again, the same rows are let in.
+        self.stage_begins = begin = self.batch_time + order.delay
         # An order that nobody has renewed is over, and an unknown mode is none.
         if self.batch_time * 1000.0 >= order.until or order.mode not in (DRY_RUN, ENFORCE):
             return
         self.order = order
-        # Where the queue stands is told by the order, not by this worker's clock: when the task runs again, the
-        # same rows are let in.
-        begin = self.batch_time + order.delay
         if not self.stage.synchronised:
             partition = TaskContext.get().partitionId()  # type: ignore[union-attr]
             begin = order.free[partition] if partition < len(order.free) else 0.0
@@ -246,10 +270,12 @@ class _Task:
             self.batch_time = told.batch_time / 1000.0
             return told.order
         stamped = batch.column(batch.schema.get_field_index(ORDER))[0].as_py()
-        if stamped is None:
-            return None
         self.batch_time = stamped[0] / 1000.0
-        return Order.from_row(stamped[1:])
+        try:
+            order = Order.from_row(stamped[1:])
+            return order if all(map(math.isfinite, order.as_row())) else None
+        except BROKEN:
+            return None  # whatever stands in the control file, the rows go on
 
     def _costs(self, batch: pa.RecordBatch, digests: Digests) -> Seconds:
         """What the rows will cost, by the table in force; NaN if nothing is known yet."""
@@ -261,10 +287,18 @@ class _Task:
         return told.table.estimates(self.stage.hashes, digests)
 
     def _arrivals(self, batch: pa.RecordBatch) -> Seconds:
-        """Seconds since the epoch; a row without an arrival time came with its batch."""
+        """Seconds since the epoch, as far as they can be true.
+
+        A row without an arrival time came with its batch, and so did one that claims to be very old. None comes
+        from the future: one arrival an hour ahead would hold up its queue for an hour.
+        """
         micros = batch.column(batch.schema.get_field_index(ARRIVED))
-        default = self.batch_time or self.epoch + time.perf_counter()
-        return micros.fill_null(int(default * 1e6)).to_numpy(zero_copy_only=False) / 1e6
+        arrivals: Seconds = micros.fill_null(int(self.batch_time * 1e6)).to_numpy(zero_copy_only=False) / 1e6
+        old = arrivals < self.batch_time - TOO_OLD
+        ahead = arrivals > self.stage_begins + CLOCKS_DIFFER
+        self.tally.misdated += int(old.sum() + ahead.sum())
+        arrivals[old] = self.batch_time
+        return np.minimum(arrivals, self.stage_begins)
 
     def _row_by_row(self, rows: pa.RecordBatch, digests: Digests, arrivals: Seconds) -> Iterator[pa.RecordBatch]:
         function, clock = self.stage.function, time.perf_counter_ns

@@ -84,8 +84,9 @@ class PlanReader:
     """Reads the counts of a query's batches off their executed plans, with few calls into the JVM.
 
     A call costs up to a millisecond of a busy machine, and a plan has dozens of nodes; but the plans of one query
-    have the same shape in nearly every batch, so the ways to the marks are remembered once all were found. That
-    a mark was missing is never remembered: Spark leaves parts out of a batch that have no rows in it.
+    have the same shape in nearly every batch, so the ways to the marks are remembered once what arrived at every
+    drop was found. That such a mark was missing is never remembered: Spark leaves parts out of a batch that have
+    no rows in it.
     """
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class PlanReader:
         `rows`: what the sources gave by Spark's own report, which what is read here must not contradict.
         """
         wanted = {_BASE + 2 * serial + side for serial in serials for side in (0, 1)}
-        counts = _by_serial(self.read_marks(plan, wanted), serials)
+        counts = _by_serial(self._read(plan, wanted), serials)
         arrived = sum(each.arrived for each in counts.values())
         if (rows and not arrived) or any(each.kept > each.arrived for each in counts.values()):
             counts = _by_serial(self._search_all(plan, wanted), serials)
@@ -105,14 +106,18 @@ class PlanReader:
 
     def read_marks(self, plan: Any, wanted: set[int]) -> dict[int, int]:
         """Rows by mark; 0 for one that is not in the plan."""
+        return dict.fromkeys(wanted, 0) | self._read(plan, wanted)
+
+    def _read(self, plan: Any, wanted: set[int]) -> dict[int, int]:
+        """Rows by mark, of the marks that are in the plan."""
         found = self._along_known_ways(plan, wanted)
         return self._search_all(plan, wanted) if found is None else found
 
     def _search_all(self, plan: Any, wanted: set[int]) -> dict[int, int]:
-        found = dict.fromkeys(wanted, 0)
+        found: dict[int, int] = {}
         ways: dict[int, list[Way]] = {mark: [] for mark in wanted}
         _search(plan, (), ways, found)
-        if all(ways.values()):
+        if all(ways[mark] for mark in wanted if not _tells_kept(mark) or mark - 1 not in wanted):
             self._ways = ways
         return found
 
@@ -120,29 +125,38 @@ class PlanReader:
         if self._ways.keys() != wanted:
             return None
         nodes: dict[Way, Any] = {(): plan}
-        found = dict.fromkeys(wanted, 0)
+        found: dict[int, int] = {}
         try:
             for mark, ways in self._ways.items():
                 for way in ways:
                     node = _walk(nodes, way)
                     if _mark_in(node.condition().toString()) != mark:
                         return None
-                    found[mark] += _rows(node)
+                    found[mark] = found.get(mark, 0) + _rows(node)
         except Py4JError:
             return None  # another shape of plan: no such child, or not a filter
         return found
 
 
+def _tells_kept(mark: int) -> bool:
+    return bool(mark % 2)
+
+
 def _by_serial(found: dict[int, int], serials: list[int]) -> dict[int, Counts]:
-    return {s: Counts(found[_BASE + 2 * s], found[_BASE + 2 * s + 1]) for s in serials}
+    """Counts by drop. While nothing is shed, what was kept has no mark of its own."""
+    marks = {serial: marks_of(serial) for serial in serials}
+    return {
+        serial: Counts(found.get(arrived, 0), found.get(kept, found.get(arrived, 0)))
+        for serial, (arrived, kept) in marks.items()
+    }
 
 
 def _search(node: Any, way: Way, ways: dict[int, list[Way]], found: dict[int, int]) -> None:
     name = node.nodeName()
     mark = _mark_in(node.condition().toString()) if name == "Filter" else 0
-    if mark in found:
+    if mark in ways:
         # A plan that reads the stream twice (a self-join) has the drop twice; count each reading.
-        found[mark] += _rows(node)
+        found[mark] = found.get(mark, 0) + _rows(node)
         ways[mark].append(way)
     steps: list[Step] = ["executedPlan"] if name == "AdaptiveSparkPlan" else []
     if name.endswith("QueryStage"):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
+from streamshed.quality.history_log import collected, files_of
 from streamshed.spark.orders.store import Store
 
 log = logging.getLogger("streamshed")
@@ -31,7 +32,7 @@ class Journal:
 
     def __init__(self, store: Store, name: str, now: Callable[[], float] = time.time) -> None:
         self._store = store
-        self._file, self._older = f"{name}.history.jsonl", f"{name}.history.1.jsonl"
+        self._file, self._older = files_of(name)
         self._now = now
         self._next_line = 0.0
         self._next_write = 0.0
@@ -63,20 +64,4 @@ class Journal:
 
 def read_journals(store: Store) -> dict[str, list[dict[str, Any]]]:
     """The lines of all journals in a folder, oldest first, by name; lines that cannot be read are left out."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for suffix in (".history.1.jsonl", ".history.jsonl"):
-        for file in store.names():
-            if file.endswith(suffix) and not file.endswith(".1.jsonl" if suffix == ".history.jsonl" else "\0"):
-                lines = found.setdefault(file.removesuffix(suffix), [])
-                lines += _parsed((store.read(file) or b"").decode(errors="replace"))
-    return found
-
-
-def _parsed(text: str) -> list[dict[str, Any]]:
-    lines = []
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError):
-            entry = json.loads(line)
-            if isinstance(entry, dict):
-                lines.append(entry)
-    return lines
+    return collected(store.names(), store.read)

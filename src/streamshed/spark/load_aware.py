@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streamshed.errors import InvalidArgument
@@ -14,13 +13,14 @@ from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.records import Mode
 from streamshed.spark import arguments
-from streamshed.spark.control import control_store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import with_orders
 from streamshed.spark.cost_stage import CostStage, arrow_schema
 from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
-from streamshed.spark.load_shedder import SEED, LoadShedder, mailbox, order_file
+from streamshed.spark.load_mail import mailbox
+from streamshed.spark.load_shedder import SEED, LoadShedder, order_file
 from streamshed.spark.monitor import SessionMonitor
+from streamshed.spark.orders.store import control_store
 from streamshed.spark.session import check_spark
 
 
@@ -103,6 +103,7 @@ def load_aware(
             "load_aware takes the function to run", got=repr(function), hint="load_aware(events, function, …)"
         )
     arguments.check_arrival(events, arrived)
+    when = arguments.check_column(events, arrived, "arrived")
     keys = arguments.check_hashable(events, key)
     goal = Goal.parse(latency)
     output = arguments.check_schema(schema)
@@ -119,9 +120,11 @@ def load_aware(
     label = name or f"load-aware-{serial}"
     file = order_file(control_store(spark, control), label, hashes)
     shedder = LoadShedder(serial, label, name is not None, file, spark, goal, wanted, rules)
+    carried = [f"_streamshed_{at}" for at in range(len(events.columns))]
     stage = CostStage(
         function,
         columns=events.columns,
+        carried=carried,
         schema=arrow_schema(output, spark),
         hashes=hashes,
         caution=1.0 if known is not None else 1.0 + epsilon,
@@ -132,20 +135,22 @@ def load_aware(
         report=mailbox(spark, shedder),
     )
     marked = events.where(arrived_mark(serial))
-    incoming = with_orders(marked, keys, F.col(arrived), known, hashes, file.text(spark))
+    incoming = with_orders(marked, keys, when, known, hashes, file.text(spark))
+    # `mapInArrow` looks its columns up by name, and takes a dot in one for a field.
+    incoming = incoming.toDF(*carried, *incoming.columns[len(carried) :])
     out = incoming.mapInArrow(stage, output).where(kept_mark(serial))
-    out._streamshed_load = shedder  # type: ignore[attr-defined]
-    SessionMonitor.of(spark).add(shedder)
+    shedder.watched_by(SessionMonitor.of(spark))
     return out
 
 
 def load_shedder(out: DataFrame) -> LoadShedder:
-    """The handle of a DataFrame that `load_aware` returned."""
-    handle = out.__dict__.get("_streamshed_load") if isinstance(out, DataFrame) else None
-    if not isinstance(handle, LoadShedder):
+    """The handle of a DataFrame that `load_aware` returned, or that was made from one."""
+    streams = SessionMonitor.streams_behind(out) if isinstance(out, DataFrame) else []
+    handles = [stream for stream in streams if isinstance(stream, LoadShedder)]
+    if len(handles) != 1:
         raise InvalidArgument(
-            "this is not the output of load_aware()",
-            got=type(out).__name__,
-            hint="give the DataFrame that load_aware() returned",
+            "this is not the output of load_aware()" if not handles else "this has several load-aware operators",
+            got=", ".join(handle.name for handle in handles) or type(out).__name__,
+            hint="give the DataFrame that load_aware() returned, or one made from it",
         )
-    return handle
+    return handles[0]

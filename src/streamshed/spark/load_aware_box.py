@@ -19,13 +19,14 @@ from streamshed.policies.load_aware import DELTA, EPSILON, TOLERANCE, WINDOW
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.records import Mode, Sample
 from streamshed.sketch.hashing import digest_sql
-from streamshed.spark.control import Store
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import ARRIVED, DIGEST
 from streamshed.spark.cost_stage import CostStage, arrow_schema
 from streamshed.spark.counts import next_serial
-from streamshed.spark.load_shedder import SEED, LoadShedder, mailbox, order_file
+from streamshed.spark.load_mail import mailbox
+from streamshed.spark.load_shedder import SEED, LoadShedder, order_file
 from streamshed.spark.monitor import QueryWatch
+from streamshed.spark.orders.store import Store
 from streamshed.spark.slots import quoted
 from streamshed.spark.sql import spark_type
 
@@ -115,3 +116,7 @@ class LoadAwareBox:
     def finished(self, watch: QueryWatch, sample: Sample, entered: int) -> None:
         """A batch was reported in which so many rows came to the box."""
         self.shedder.finished(watch, replace(sample, arrived=entered))
+
+    def close(self) -> None:
+        """Let go of the handle's thread and mailbox."""
+        self.shedder.close()

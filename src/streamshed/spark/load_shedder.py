@@ -2,109 +2,84 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
 import threading
 import time
-import weakref
 from collections import deque
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pyspark.accumulators import Accumulator, AccumulatorParam
+import numpy as np
 from pyspark.sql import SparkSession
 
+from streamshed.errors import StreamshedError
 from streamshed.records import Mode, Sample
-from streamshed.sketch.hashing import CarterWegman
+from streamshed.sketch.hashing import CarterWegman, digest
 from streamshed.spark import arguments
-from streamshed.spark.control import HistoryFile, Span, Store
 from streamshed.spark.cost_control import CostControl, Goal
-from streamshed.spark.cost_orders import DRY_RUN, ENFORCE, OFF, Order, OrderHistory
+from streamshed.spark.cost_orders import BROKEN, DRY_RUN, ENFORCE, OFF, Order, OrderHistory
 from streamshed.spark.cost_stage import Tally, Told
-from streamshed.spark.monitor import QueryWatch
+from streamshed.spark.journal import Journal
+from streamshed.spark.load_mail import BatchId, Inbox, Parcel, close_mailbox
+from streamshed.spark.load_report import LoadBatch, LoadReport
+from streamshed.spark.monitor import QueryWatch, SessionMonitor
+from streamshed.spark.orders.history import Span
+from streamshed.spark.orders.order_file import HistoryFile
+from streamshed.spark.orders.store import Store
 
 log = logging.getLogger("streamshed")
 
 SEED = 20160504
 """Of the hash functions: the same in every run, so that what was learned can be taken over."""
+PAUSE = 30.0
+"""Seconds without orders after something of ours broke."""
+RETRY = 5.0
+"""Seconds until an order that could not be stored is tried again."""
+QUIET = 30.0
+"""Seconds without a row shed after which shedding is said to have ended."""
+_LEASE = 60.0  # seconds that an order holds at least, if nobody renews it
+_LOOK_AFTER = 60.0  # seconds; a history full of renewals takes longer
+_LOOK_AFTER_SEVERAL = 1.0  # seconds; one full of other queries' orders as well
+_MOVED = 0.25  # a mean cost that moved by less is not worth a line in the log
 _MODES = {Mode.OFF: OFF, Mode.DRY_RUN: DRY_RUN, Mode.ENFORCE: ENFORCE}
-
-Parcel = dict[tuple[str, int], dict[int, Tally]]
-"""By query and batch, the tallies of its partitions."""
+_SETTINGS = ("mode", "latency")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReport:
-    """What the operator did, all told: arrived = kept + shed + failed. Times in seconds."""
+class UnknownSetting(StreamshedError, AttributeError):
+    """Something was assigned that a handle does not have."""
 
-    batches: int = 0
-    arrived: int = 0
-    kept: int = 0
-    """Rows on which the function ran to its end."""
-    shed: int = 0
-    failed: int = 0
-    """Rows on which it raised, or gave something else than a row, or whose key was null."""
-    would_shed: int = 0
-    """What the check wanted to drop, whether or not it was enforced."""
-    ran: int = 0
-    queue_sum: float = 0.0
-    queue_worst: float = 0.0
-    work_sum: float = 0.0
-    unseen: int = 0
-    """Batches whose tasks' accounts did not come, or not all."""
 
-    @property
-    def queue_mean(self) -> float:
-        """Mean queuing latency of the rows that ran."""
-        return self.queue_sum / self.ran if self.ran else 0.0
+@dataclass(slots=True)
+class _Reader:
+    """A running query that has the operator in it."""
+
+    query: QueryWatch
+    store: Store
+    name: str
+    """Of its files beside the checkpoint."""
+    journal: Journal
+    saved: frozenset[int] = frozenset()
+    """Orders that an earlier run left: its unfinished batch may be one of theirs."""
+    used: dict[int, set[int]] = field(default_factory=dict)
+    """Orders of batches that still run, by the batch's number."""
+    last: LoadBatch | None = None
+    since: LoadReport = field(default_factory=LoadReport)
+    """What has happened since the last line in the journal."""
+    shed_at: float | None = None
+    """When the last batch that lost rows ended; None while nothing is shed."""
 
     @property
-    def cost_mean(self) -> float:
-        return self.work_sum / self.ran if self.ran else 0.0
-
-    def plus(self, other: LoadReport) -> LoadReport:
-        summed = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        return LoadReport(**summed | {"queue_worst": max(self.queue_worst, other.queue_worst)})
-
-    @staticmethod
-    def of(tallies: dict[int, Tally], arrived: int) -> LoadReport:
-        """One batch, of which Spark itself counted what arrived."""
-        told = tallies.values()
-        return LoadReport(
-            batches=1,
-            arrived=sum(t.arrived for t in told),
-            kept=sum(t.arrived - t.shed - t.failed for t in told),
-            shed=sum(t.shed for t in told),
-            failed=sum(t.failed for t in told),
-            would_shed=sum(t.would_shed for t in told),
-            ran=sum(t.ran for t in told),
-            queue_sum=sum(t.waited for t in told),
-            queue_worst=max((t.waited_worst for t in told), default=0.0),
-            work_sum=sum(t.worked for t in told),
-            unseen=int(sum(t.arrived for t in told) != arrived),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LoadBatch:
-    """One batch, as the handle remembers it."""
-
-    query: str
-    batch: int
-    started: float
-    at: float
-    version: int
-    """The order it ran with."""
-    checked: bool
-    delay: float
-    foreseen: float
-    """What the rows that ran should have cost, by the estimates; compare with `report.work_sum`."""
-    report: LoadReport
+    def held(self) -> frozenset[int]:
+        return self.saved.union(*self.used.values())
 
 
 class LoadShedder:
-    """The handle of a load-aware operator."""
+    """The handle of a load-aware operator. Close it, or use it in a `with`, when its queries are over."""
 
     def __init__(
         self,
@@ -125,20 +100,42 @@ class LoadShedder:
         self._goal = goal
         self._mode = mode
         self._rules = rules
+        # Held while something is stored. What Spark's own threads call (`receive`, `told`) must not need it.
         self._lock = threading.RLock()
-        self._queries: dict[str, QueryWatch] = {}
-        self._stores: dict[str, tuple[Store, str]] = {}
+        self._inbox = Inbox()
+        self._monitor: SessionMonitor | None = None
+        self._readers: dict[str, _Reader] = {}
         self._totals: dict[str, LoadReport] = {}
         self._done: dict[str, int] = {}
-        self._mail: Parcel = {}
-        self._learned: dict[tuple[str, int], set[int]] = {}
-        self._renew_at = 0.0
+        self._learned: dict[BatchId, set[int]] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        self._renew_at = 0.0
+        self._renewal = False
+        self._heard = 0.0
+        self._broken = False
+        self._opened = False
+        self._paused_until = 0.0
+        self._foreign = False
+        self._closed = False
+        self._mean_cost = 0.0
+        self._warned: set[str] = set()
         self.errors: deque[str] = deque(maxlen=20)
         """The newest rows that were skipped, and why."""
         self.batches: deque[LoadBatch] = deque(maxlen=10_000)
         """The newest batches, oldest first."""
+        self._made = True
+
+    if not TYPE_CHECKING:  # type checkers know the attributes, and would believe in any other after this
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if not name.startswith("_") and name not in _SETTINGS and "_made" in self.__dict__:
+                raise UnknownSetting(
+                    "a load-aware operator has no such setting",
+                    got=f"{name} = {value!r}",
+                    hint=f"it has: {', '.join(_SETTINGS)}",
+                )
+            super().__setattr__(name, value)
 
     # What the user sees.
 
@@ -167,13 +164,24 @@ class LoadShedder:
         self.configure(latency=latency)
 
     def configure(self, *, mode: str | Mode | None = None, latency: str | None = None) -> None:
-        """Change settings while the queries run; the next batches see them."""
+        """Change settings while the queries run; the next batches see them.
+
+        Who sets something here takes the control file back from whoever changed or removed it.
+        """
         wanted = self._mode if mode is None else arguments.check_mode(mode)
         goal = self._goal if latency is None else Goal.parse(latency)
         with self._lock:
+            changes = []
+            if wanted is not self._mode:
+                changes.append(f"mode {self._mode.value} → {wanted.value}")
+            if goal != self._goal:
+                changes.append(f"latency {self._goal} → {goal}")
             self._mode, self._goal = wanted, goal
-            if self._queries:
-                self._publish()
+            self._foreign = False
+            if self._readers:
+                self._publish(follow=False)
+            if changes:
+                self._tell(f"{', '.join(changes)}, set by hand")
 
     @property
     def order(self) -> Order | None:
@@ -195,14 +203,51 @@ class LoadShedder:
                 "learning_mean": sketch.mean / 1e9,
             }
 
+    def cost_of(self, *key: object) -> float | None:
+        """Seconds that a row of this key takes, as far as is known; None before anything is.
+
+        The key is given as Spark holds it: a Python int is a BIGINT, `numpy.int32(7)` an INT.
+        """
+        with self._lock:
+            table = self._rules.table
+        if table is None:
+            return None
+        return float(table.estimates(self._rules.hashes, np.array([digest(*key)], np.int64))[0])
+
     def settle(self, seconds: float = 5.0) -> bool:
         """Wait until every batch of the queries that have ended is accounted for; False if that takes too long."""
         deadline = time.monotonic() + seconds
-        while any(not query.active for query in list(self._queries.values())):
+        while any(not reader.query.active for reader in list(self._readers.values())):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
         return True
+
+    def close(self) -> None:
+        """Let go of thread, listeners and mailbox. A query that still runs keeps all its rows from then on."""
+        self._open_row()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            monitor, thread = self._monitor, self._thread
+            for reader in list(self._readers.values()):
+                self._leave(reader)
+            # The JVM may be gone, and the rows with it.
+            with contextlib.suppress(Exception):
+                self._control.close()
+        close_mailbox(self)
+        if monitor is not None:
+            monitor.remove(self)
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(RETRY)
+
+    def __enter__(self) -> LoadShedder:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         report = self.report()
@@ -211,38 +256,14 @@ class LoadShedder:
             f"{report.kept:,} of {report.arrived:,} rows kept, mean wait {report.queue_mean:.3f} s>"
         )
 
-    # What the tasks send, on a thread of Spark's: quick, and never raising.
+    # What Spark's threads call: quick, never raising, and never waiting for storage.
 
     def receive(self, parcel: Parcel) -> None:
-        with self._lock:
-            for batch, tallies in parcel.items():
-                if batch[0] in self._queries:
-                    # A partition that ran again (a lost executor, a second action) replaces its first account.
-                    self._mail.setdefault(batch, {}).update(tallies)
-        self._wake.set()
-
-    # What the monitor calls.
-
-    def attach(self, query: QueryWatch, position: int) -> None:
-        """A query starts; continue where an earlier run of it stopped."""
-        with self._lock:
-            file = f"{self.name if self._named else f'load-aware-{position}'}.json"
-            store = Store(self._spark, f"{query.checkpoint}/streamshed")
-            self._queries[query.id] = query
-            self._stores[query.id] = (store, file)
-            # Of batches that an earlier run did not finish.
-            self._mail = {batch: told for batch, told in self._mail.items() if batch[0] != query.id}
-            self._learned = {batch: seen for batch, seen in self._learned.items() if batch[0] != query.id}
-            self._restore(query.id)
-            self._publish()
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name=f"streamshed {self.name}", daemon=True)
-                self._thread.start()
-
-    def detach(self, query: QueryWatch) -> None:
-        with self._lock:
-            self._stores.pop(query.id, None)
-            self._queries.pop(query.id, None)
+        """Accounts of tasks that have ended."""
+        for batch, tallies in parcel.items():
+            query, number = batch
+            if query in self._readers and number > self._done.get(query, -1):
+                self._inbox.put(batch, tallies)
         self._wake.set()
 
     def told_at(self, batch_time: int) -> Told:
@@ -253,107 +274,243 @@ class LoadShedder:
 
     def told(self, batch: int) -> dict[int, Tally]:
         """What the tasks of a batch that still runs have reported so far, by partition."""
+        return {
+            partition: tally
+            for (_, number), tallies in self._inbox.look().items()
+            if number == batch
+            for partition, tally in tallies.items()
+        }
+
+    def fail_open(self, problem: BaseException) -> None:
+        """Something of ours broke: keep every row for a while, and go on learning.
+
+        The row is opened first and without the lock: what broke may be the storage that somebody waits for.
+        """
+        self._open_row()
+        first = not self._broken
+        self._broken = self._opened = True
+        self._paused_until = time.monotonic() + PAUSE
+        self._renew_at = 0.0
+        if first and self._readers:
+            log.warning("%s: all rows are kept for the next %g s, because of: %s", self.name, PAUSE, problem)
+        self._wake.set()
+
+    # What the monitor calls.
+
+    def watched_by(self, monitor: SessionMonitor) -> None:
+        self._monitor = monitor
+        monitor.add(self)
+
+    def attach(self, query: QueryWatch, position: int) -> None:
+        """A query starts; continue where an earlier run of it stopped."""
+        name = self.name if self._named else f"load-aware-{position}"
+        store = Store(self._spark, f"{query.checkpoint}/streamshed")
         with self._lock:
-            return {
-                partition: tally
-                for (_, number), tallies in self._mail.items()
-                if number == batch
-                for partition, tally in tallies.items()
-            }
+            if self._closed:
+                return
+            self._heard = time.monotonic()
+            self._readers[query.id] = _Reader(query, store, name, Journal(store, name))
+            # Of batches that an earlier run did not finish.
+            self._inbox.forget(query.id)
+            self._learned = {batch: seen for batch, seen in self._learned.items() if batch[0] != query.id}
+            self._follow()
+            self._guarded("what an earlier run saved cannot be used", lambda: self._restore(query.id))
+            self._rules.numbered = max(self._rules.numbered, self._control.history.newest_table)
+            # Before the first batch: should it run again, it must find what was in force.
+            self._guarded("orders cannot be saved beside the checkpoint", lambda: self._save(query.id))
+            self._publish()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=f"streamshed {self.name}", daemon=True)
+                self._thread.start()
+
+    def detach(self, query: QueryWatch) -> None:
+        with self._lock:
+            reader = self._readers.get(query.id)
+            # The news that a run has ended may come after the next one has begun.
+            if reader is not None and reader.query is query:
+                self._leave(reader)
+        self._wake.set()
 
     def span_at(self, batch_time: int) -> Span:
         order = self._control.history.at(batch_time)
         return Span(order.start, order.until, 1.0, order.version) if order else Span(0, 0, 1.0, 0)
 
     def look_after(self) -> float:
-        return float("inf")
+        return _LOOK_AFTER_SEVERAL if len(self._readers) > 1 else _LOOK_AFTER
 
     def running(self, query: QueryWatch, sample: Sample) -> None:
-        """Nothing to learn from a batch that still runs."""
+        """Nothing to learn from a batch that still runs, but its order must be there for as long as it does."""
+        with self._lock:
+            reader = self._readers.get(query.id)
+            order = self._control.history.at(round(sample.started * 1000.0))
+            if reader is not None and order is not None:
+                reader.used.setdefault(sample.batch, set()).add(order.start)
+                self._hold()
+
+    def renew(self, now: float) -> None:
+        """Called every second or so: an order is renewed when half its time is over."""
+        self._heard = time.monotonic()
+        if now >= self._renew_at:
+            self._renewal = True
+            self._wake.set()
 
     def finished(self, query: QueryWatch, sample: Sample) -> None:
         """Spark has reported a batch: its tasks' accounts are all here."""
         with self._lock:
+            self._heard = time.monotonic()
+            reader = self._readers.get(query.id)
             batch = (query.id, sample.batch)
-            if sample.batch <= self._done.get(query.id, -1):
+            if reader is None or sample.batch <= self._done.get(query.id, -1):
                 return
-            tallies = self._mail.pop(batch, {})
+            tallies = self._inbox.take(batch)
             self._learn(batch, tallies)
-            self._learned.pop(batch, None)
-            self._mail = {b: told for b, told in self._mail.items() if b[0] != query.id or b[1] > sample.batch}
-            if tallies:
+            self._learned = {b: s for b, s in self._learned.items() if b[0] != query.id or b[1] > sample.batch}
+            if any(tally.arrived for tally in tallies.values()):
+                # A batch without rows says nothing about how many queues there are.
                 self._rules.queues = len(tallies)
             self._done[query.id] = sample.batch
-            report = LoadReport.of(tallies, sample.arrived)
+            reader.used = {number: orders for number, orders in reader.used.items() if number > sample.batch}
+            if reader.query is query:
+                reader.saved = frozenset()
+            self._hold()
+            reader.last = LoadBatch.of(query.id, sample.batch, sample.started, sample.at, tallies, sample.arrived)
+            self.batches.append(reader.last)
+            report = reader.last.report
             self._totals[query.id] = self._totals.get(query.id, LoadReport()).plus(report)
-            delays = [t.delay for t in tallies.values() if t.delay is not None]
-            self.errors.extend(itertools.chain.from_iterable(t.errors for t in tallies.values()))
-            self.batches.append(
-                LoadBatch(
-                    query.id,
-                    sample.batch,
-                    sample.started,
-                    sample.at,
-                    max((t.version for t in tallies.values()), default=0),
-                    any(t.checked for t in tallies.values()),
-                    sum(delays) / len(delays) if delays else 0.0,
-                    sum(t.foreseen for t in tallies.values()),
-                    report,
-                )
-            )
-            self._save(query.id)
-
-    def fail_open(self, problem: BaseException) -> None:
-        """Something of ours broke: keep every row, by letting the order run out at once."""
-        with self._lock:
-            order = self.order
-            if order is not None and order.mode != OFF:
-                log.warning("%s: rows are all kept from now on, because of: %s", self.name, problem)
-                self._mode = Mode.OFF
-                self._publish()
+            self.errors.extend(itertools.chain.from_iterable(tally.errors for tally in tallies.values()))
+            self._follow()
+            self._guarded("counts cannot be saved beside the checkpoint", lambda: self._save(query.id))
+            self._tell_of(reader, reader.last)
 
     # On a thread of our own: the next batch is planned some 0.1 s after the last task has ended, and Spark's
     # report comes later than that.
 
     def _work(self) -> None:
-        while self._queries:
-            self._wake.wait(1.0)
+        while True:
+            self._wake.wait()
             self._wake.clear()
-            try:
-                with self._lock:
-                    for batch, tallies in list(self._mail.items()):
-                        if len(tallies) >= self._rules.queues:
-                            self._learn(batch, tallies)
-                    if self._queries and time.monotonic() >= self._renew_at:
-                        self._publish()
-            except Exception as error:
-                log.warning("%s: what the tasks reported could not be used (%s)", self.name, error, exc_info=error)
-                self.fail_open(error)
+            with self._lock:
+                if self._closed or not self._readers:
+                    self._thread = None
+                    return
+                try:
+                    self._step()
+                except Exception as error:
+                    self._warn("what the tasks reported could not be used", error)
+                    self.fail_open(error)
 
-    def _learn(self, batch: tuple[str, int], tallies: dict[int, Tally]) -> None:
+    def _step(self) -> None:
+        if self._opened:
+            self._opened = False
+            self._end_orders()
+        for batch, tallies in self._inbox.look().items():
+            if len(tallies) >= self._rules.queues:
+                self._learn(batch, tallies)
+        if self._renewal:
+            self._renewal = False
+            self._publish()
+
+    def _learn(self, batch: BatchId, tallies: dict[int, Tally]) -> None:
         seen = self._learned.setdefault(batch, set())
         fresh = {partition: tally for partition, tally in tallies.items() if partition not in seen}
         if not fresh:
             return
         seen.update(fresh)
+        versions = {tally.version for tally in fresh.values()}
+        if batch[0] in self._readers:
+            orders = {order.start for order in self._control.history.spans if order.version in versions}
+            self._readers[batch[0]].used.setdefault(batch[1], set()).update(orders)
+            self._hold()
         before = self._rules.table
-        self._rules.learn(fresh, self._goal.window)
-        if self._rules.table is not None and self._rules.table is not before:
-            self._control.history = self._control.history.with_table(self._rules.table)
+        self._rules.learn(fresh, self._goal.window, batch)
+        if self._rules.table is not before and self._rules.stable:
+            self._tell_costs()
         self._publish()
 
-    def _publish(self) -> None:
-        lease = max(60.0, 30.0 * self._goal.target)
-        self._renew_at = time.monotonic() + lease / 2
-        version = self._control.history.version + 1
+    def _publish(self, *, follow: bool = True) -> None:
+        """Give an order for the batches from now on, if nothing speaks against it."""
+        if follow:
+            self._follow()
+        lease = max(_LEASE, 30.0 * self._goal.target)
+        # A monitor that says nothing for so long is dead. What was shed would not be counted any more.
+        silent = time.monotonic() - self._heard > lease
+        if self._foreign or self._closed or silent or time.monotonic() < self._paused_until:
+            return
+        self._renew_at = time.time() + RETRY
+        history, table = self._control.history, self._rules.table
+        if table is not None and history.table(table.number) is None:
+            self._control.history = history.with_table(table)
+        version = history.version + 1
         mode = _MODES[self._mode]
-        self._control.put(
-            lambda start: self._rules.order(start, lease, version, mode, self._goal), also=self._save_all
+        if self._guarded(
+            "an order cannot be stored; the one before holds until it runs out, and rows are all kept then",
+            lambda: (
+                self._control.put(
+                    lambda start: self._rules.order(start, lease, version, mode, self._goal), also=self._save_all
+                )
+                is not None
+            ),
+        ):
+            self._renew_at = time.time() + lease / 2
+            if self._broken:
+                self._broken = False
+                self._tell("orders are given again")
+
+    def _follow(self) -> None:
+        """Whoever changes or removes the control file has the say until something is set through the handle."""
+        try:
+            found = self._control.follow()
+        except Exception as error:
+            self._warn("the control file cannot be read", error)
+            return
+        if found is None:
+            return
+        self._foreign = True
+        if found.spans:
+            self._control.show(found)
+        else:
+            self._end_orders()
+        log.warning(
+            "%s: the control file was changed or removed by somebody else; what it says now holds, and rows are "
+            "kept if it says nothing, until mode or latency is set through the handle: %s",
+            self.name,
+            self._control.path,
         )
 
+    def _end_orders(self) -> None:
+        """Keep every row from now on, also when a batch from now on runs again."""
+        self._open_row()
+        history = self._control.history
+        now = int(time.time() * 1000)
+        if history.spans and history.spans[-1].mode != OFF:
+            # In place of one that was to start in a moment, which no batch has seen.
+            off = self._rules.order(now, _LEASE, history.version + 1, OFF, self._goal)
+            self._control.history = history.add(off)
+        for query_id in self._readers:
+            self._guarded("orders cannot be saved beside the checkpoint", partial(self._save, query_id))
+
+    def _open_row(self) -> None:
+        # The JVM may be gone, and the rows with it.
+        with contextlib.suppress(Exception):
+            self._control.open_row()
+
+    def _hold(self) -> None:
+        held = frozenset[int]().union(*(reader.held for reader in self._readers.values()))
+        if held != self._control.history.held:
+            self._control.history = self._control.history.holding(held)
+
+    def _leave(self, reader: _Reader) -> None:
+        if reader.since.arrived:
+            self._note(reader, "the query ended")
+        reader.journal.write()
+        del self._readers[reader.query.id]
+        self._inbox.forget(reader.query.id)
+        self._hold()
+
     def _restore(self, query_id: str) -> None:
-        store, file = self._stores[query_id]
-        data = store.read(file)
+        reader = self._readers[query_id]
+        file = f"{reader.name}.json"
+        data = reader.store.read(file)
         if data is None:
             return
         try:
@@ -361,61 +518,109 @@ class LoadShedder:
             history = OrderHistory.from_dict(self._control.history.cells, state)
             total = LoadReport(**state["total"])
             done, queues = int(state["done"]), int(state["queues"])
-        except (ValueError, KeyError, TypeError) as error:
-            log.warning("%s is broken and is left aside; costs are learned anew (%s)", store.path(file), error)
+        except BROKEN as error:
+            path = reader.store.path(file)
+            log.warning("%s is broken and is left aside; costs are learned anew (%s)", path, error)
             return
-        self._control.adopt(history)
+        reader.saved = frozenset(order.start for order in history.spans)
+        history = history.holding(reader.saved)
+        if self._foreign:
+            self._control.history = self._control.history.merge(history)
+        else:
+            self._control.adopt(history)
+            # Held also if there was nothing to adopt.
+            self._hold()
         self._totals[query_id], self._done[query_id] = total, done
         if self._rules.table is None and history.spans:
-            tables = {table.number: table for table in history.tables}
-            newest = history.spans[-1]
-            self._rules.resume(newest, tables.get(newest.table), queues)
+            newest = self._control.history.spans[-1]
+            self._rules.resume(newest, self._control.history.table(newest.table), queues)
 
     def _save_all(self, history: OrderHistory) -> None:
-        for query_id in self._stores:
+        for query_id in self._readers:
             self._save(query_id, history)
 
     def _save(self, query_id: str, history: OrderHistory | None = None) -> None:
         """Keep orders, costs and totals beside the query's checkpoint, for its next run."""
-        if query_id not in self._stores:
-            return
-        store, file = self._stores[query_id]
+        reader = self._readers[query_id]
         state = {
             **(history or self._control.history).as_dict(),
             "total": asdict(self._totals.get(query_id, LoadReport())),
             "done": self._done.get(query_id, -1),
             "queues": self._rules.queues,
         }
-        store.write(file, json.dumps(state, separators=(",", ":")).encode())
+        reader.store.write(f"{reader.name}.json", json.dumps(state, separators=(",", ":")).encode())
 
+    # What people are told.
 
-_RECEIVERS: weakref.WeakValueDictionary[int, LoadShedder] = weakref.WeakValueDictionary()
-"""Handles by serial number; in the driver only."""
+    def _tell_of(self, reader: _Reader, batch: LoadBatch) -> None:
+        """One line when shedding begins and when it ends, and one a minute in between."""
+        report = batch.report
+        reader.since = reader.since.plus(report)
+        kept = f"{report.arrived - report.would_shed:,} of {report.arrived:,} rows of batch {batch.batch}"
+        dry = "would be " if self._mode is Mode.DRY_RUN else ""
+        if report.would_shed:
+            if self._rules.delay > self._goal.target:
+                kept += f" (before a batch's first row starts, {self._rules.delay:.2g} s have passed)"
+            begins, reader.shed_at = reader.shed_at is None, batch.at
+            if begins:
+                self._say(reader, f"shedding begins: {kept} {dry}kept, to hold {self._goal}")
+            elif reader.journal.due:
+                self._note(reader, f"shedding goes on: {kept} {dry}kept, to hold {self._goal}")
+        elif reader.shed_at is not None and batch.at - reader.shed_at >= QUIET:
+            reader.shed_at = None
+            self._say(reader, f"shedding ends: all rows were within {self._goal} for {QUIET:g} s")
 
+    def _tell_costs(self) -> None:
+        table = self._rules.table
+        assert table is not None
+        first_row = slice(self._rules.hashes.columns)
+        often = table.frequencies[first_row]
+        mean = float((often * table.costs[first_row]).sum() / max(1, often.sum()))
+        if abs(mean - self._mean_cost) > _MOVED * self._mean_cost:
+            before, self._mean_cost = self._mean_cost, mean
+            moved = f"; they were {before * 1000:.3g}" if before else ""
+            self._tell(f"costs are stable at {mean * 1000:.3g} ms a row on average{moved}")
 
-def mailbox(spark: SparkSession, shedder: LoadShedder) -> Accumulator[Parcel]:
-    """Where tasks put their accounts for a handle."""
-    _RECEIVERS[shedder.serial] = shedder
-    return spark.sparkContext.accumulator({}, _Mail(shedder.serial))
+    def _tell(self, reason: str) -> None:
+        """Something that concerns every query of the handle."""
+        log.info("%s: %s", self.name, reason)
+        for reader in self._readers.values():
+            self._note(reader, reason)
 
+    def _say(self, reader: _Reader, reason: str) -> None:
+        log.info("%s: query %s: %s", self.name, reader.query.name, reason)
+        self._note(reader, reason)
 
-class _Mail(AccumulatorParam[Parcel]):
-    """An accumulator as a mailbox: on the driver, what comes in is handed over and not kept."""
+    def _note(self, reader: _Reader, reason: str) -> None:
+        last = reader.last.report if reader.last is not None else LoadReport()
+        reader.journal.note(
+            keep=round(last.kept / last.arrived, 4) if last.arrived else 1.0,
+            mode=self._mode.value,
+            version=self._control.history.version,
+            reason=reason,
+            arrived=reader.since.arrived,
+            kept=reader.since.kept,
+            shed=reader.since.shed,
+            latency=round(last.queue_mean, 3),
+            target=self._goal.target,
+        )
+        reader.since = LoadReport()
 
-    def __init__(self, serial: int) -> None:
-        self.serial = serial
+    def _guarded(self, problem: str, action: Callable[[], Any]) -> bool:
+        """Do something that needs storage; whatever happens there, the rest goes on."""
+        try:
+            return action() is not False
+        except Exception as error:
+            self._warn(problem, error)
+            return False
 
-    def zero(self, value: Parcel) -> Parcel:
-        return {}
-
-    def addInPlace(self, value1: Parcel, value2: Parcel) -> Parcel:  # noqa: N802
-        receiver = _RECEIVERS.get(self.serial)
-        if receiver is not None:
-            receiver.receive(value2)
-            return value1
-        for batch, tallies in value2.items():
-            value1.setdefault(batch, {}).update(tallies)
-        return value1
+    def _warn(self, problem: str, error: Exception) -> None:
+        kind = f"{problem}: {type(error).__name__}"
+        level = logging.DEBUG if kind in self._warned else logging.WARNING
+        self._warned.add(kind)
+        log.log(
+            level, "%s: %s (%s)", self.name, problem, error, exc_info=error if level == logging.DEBUG else None
+        )
 
 
 def order_file(store: Store, name: str, hashes: CarterWegman) -> HistoryFile[Order, OrderHistory]:

@@ -30,6 +30,7 @@ log = logging.getLogger("streamshed")
 
 _TICK = 0.1  # seconds between two looks at the running batches; none is over sooner than that
 _REPORT_DELAY = 5.0  # seconds after which a report without its counts is given up
+_DRAINING = ("AvailableNowTrigger", "OneTimeTrigger")  # triggers of queries that end by themselves
 _RAREST_LOOK = 2.0  # seconds between two looks at a batch that runs for very long
 _RENEW_EVERY = 1.0  # seconds between two chances for streams to renew what is in force
 
@@ -66,8 +67,11 @@ class QueryWatch:
         self.counts: dict[int, Counts] = {}
         """Of the batch that is being told of, the rows by drop."""
         self._reader = PlanReader()
-        interval = _trigger_interval(execution)
-        self._samples = {stream.serial: SampleBuilder(query_id, interval) for stream in streams}
+        trigger: str = execution.trigger().toString()
+        self._samples = {
+            stream.serial: SampleBuilder(query_id, _interval_of(trigger), draining=trigger.startswith(_DRAINING))
+            for stream in streams
+        }
         self._batches: dict[int, tuple[Any, int]] = {}
         self._waiting: dict[int, tuple[Progress, float]] = {}
         self._reported = -1
@@ -422,8 +426,8 @@ def _sources_by_drop(plan: Any) -> dict[int, set[str]]:
     return found
 
 
-def _trigger_interval(execution: Any) -> float:
-    match = re.match(r"ProcessingTimeTrigger\((\d+)\)", execution.trigger().toString())
+def _interval_of(trigger: str) -> float:
+    match = re.match(r"ProcessingTimeTrigger\((\d+)\)", trigger)
     return int(match[1]) / 1000.0 if match else 0.0
 
 

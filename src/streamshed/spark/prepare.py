@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +38,7 @@ from streamshed.spark.sql import Marks, Parser, Writer, spark_type
 from streamshed.spark.worker import Shipped
 
 _function_numbers = itertools.count(1)
+_FILES = ("json", "csv", "parquet", "orc", "text")
 
 _WIDER = {
     "tinyint": ("smallint", "int", "bigint", "float", "double"),
@@ -90,13 +95,44 @@ def _read(spark: SparkSession, source: Source) -> DataFrame:
 def _check_path(spark: SparkSession, path: str, source: Source, options: Mapping[str, Any]) -> None:
     """A folder that does not exist: some formats would wait for it to appear, others fail in the first batch."""
     place = str(options.get("path", ""))
-    if not place or str((source.read or {}).get("format")) not in ("json", "csv", "parquet", "orc", "text"):
+    if not place or str((source.read or {}).get("format")).lower() not in _FILES:
         return
     jvm: Any = spark._jvm
     hadoop = jvm.org.apache.hadoop.fs.Path(place)
     found = hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).globStatus(hadoop)
     if found is None or not len(found):
         raise InvalidNetwork([Problem(path, "there is no such file or folder", place, "a folder that exists")])
+
+
+def check_before_spark(network: Network, *, local: bool) -> None:
+    """What is wrong with a network that nobody gives anything to, as far as it shows without Spark.
+
+    `local`: whether a path without a scheme is one of this machine.
+    """
+    check_sinks(network, None)
+    problems: list[Problem] = []
+    for source in network.sources:
+        path = f"sources.{source.name}"
+        if source.read is None:
+            problems.append(Problem(path, "nothing says where its rows come from", None, "a `read`"))
+            continue
+        place = str(dict(source.read.get("options", {})).get("path", ""))
+        if not place or str(source.read.get("format")).lower() not in _FILES:
+            continue
+        if (local or place.startswith("file:")) and not check_local_path(place):
+            problems.append(
+                Problem(f"{path}.read", "there is no such file or folder", place, "a folder that exists")
+            )
+    if problems:
+        raise InvalidNetwork(problems, f"the network {network.name!r}")
+
+
+def check_local_path(place: str) -> bool:
+    """Whether there is something at a path of this machine; yes, where only Spark can tell."""
+    scheme = re.match(r"([a-zA-Z][\w+.-]+):", place)
+    if re.search(r"[*?\[\]{}\\]", place) or (scheme is not None and scheme[1].lower() != "file"):
+        return True  # a pattern, or another file system
+    return Path(unquote(urlsplit(place).path) if scheme is not None else place).exists()
 
 
 def read_sample(spark: SparkSession, source: Source, path: str) -> DataFrame:
@@ -171,7 +207,11 @@ def _raw(source: Source, rows: DataFrame) -> DataFrame:
 
 
 def first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    """The line that says what is wrong."""
+    text = str(error)
+    with contextlib.suppress(Exception):  # only what was raised in the JVM has one, and the JVM may be gone
+        text = str(error.java_exception.toString())  # type: ignore[attr-defined]
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
 def check_sinks(network: Network, given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -100,9 +100,10 @@ def _numbers(offsets: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterabl
 class SampleBuilder:
     """Makes samples of one query's reports; knows when the batch before began and ended."""
 
-    def __init__(self, query: str, interval: float) -> None:
+    def __init__(self, query: str, interval: float, *, draining: bool = False) -> None:
         self.query = query
         self.interval = interval
+        self.draining = draining
         self._last: Progress | None = None
         self._last_with_rows: Progress | None = None
 
@@ -146,6 +147,7 @@ class SampleBuilder:
             keep=span.keep,
             keep_next=keep_next,
             next_started=next_started,
+            draining=self.draining,
             version=span.version,
             query=self.query,
             batch=progress.batch,
@@ -158,6 +160,7 @@ class SampleBuilder:
             interval=self.interval,
             keep=span.keep,
             keep_next=span.keep,
+            draining=self.draining,
             version=span.version,
             finished=False,
             query=self.query,

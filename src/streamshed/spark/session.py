@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streamshed.errors import EnvironmentProblem
 
 OLDEST_SPARK = (4, 0)
 OLDEST_JAVA = 17
+_DAEMON_ENDS = 5  # seconds to wait for a daemon of Python workers; it has nothing left to do
 
 
 def check_java() -> Path:
@@ -71,3 +75,28 @@ def local_session(name: str, master: str = "local[*]", **settings: str) -> Spark
     for key, value in (defaults | settings).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def leave_spark() -> None:
+    """Stop the Spark of this process, if it has one, without a word on the screen.
+
+    Spark closes the sockets of its idle Python workers before it ends the daemon that started them. Over Unix
+    domain sockets, which `local_session` turns on, a worker that wakes up in between finds nobody to write to, and
+    its BrokenPipeError goes to the user's screen. So the daemons go first: they take their workers with them.
+    """
+    context = SparkContext._active_spark_context
+    if context is None:
+        return
+    with contextlib.suppress(Exception):  # workers that cannot be found must not keep Spark from stopping
+        for daemon in python_daemons(context):
+            daemon.destroy()
+            daemon.onExit().get(_DAEMON_ENDS, context._jvm.java.util.concurrent.TimeUnit.SECONDS)  # type: ignore[union-attr]
+    (SparkSession._instantiatedSession or context).stop()
+
+
+def python_daemons(context: SparkContext) -> list[Any]:
+    """The processes that the driver's JVM started for Python workers, as Java's `ProcessHandle`s."""
+    module = context.getConf().get("spark.python.daemon.module", "pyspark.daemon")
+    jvm: Any = context._jvm
+    children = jvm.java.lang.ProcessHandle.current().children().toArray()
+    return [child for child in children if f" {module}" in child.info().commandLine().orElse("")]

@@ -24,7 +24,7 @@ from streamshed.spark.arguments import (
 from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
 from streamshed.spark.monitor import SessionMonitor
 from streamshed.spark.orders.drop_order import HASH, KEEP, ControlFile, falls, meets, own_hash, unit_hash
-from streamshed.spark.orders.identity import quoted, row_identity, row_place
+from streamshed.spark.orders.identity import all_columns, nothing_of_note, quoted, row_place
 from streamshed.spark.orders.store import control_store
 from streamshed.spark.progress import oldest_observed
 from streamshed.spark.session import check_spark
@@ -119,7 +119,8 @@ def shed(
         raise InvalidArgument(
             "measure needs the arrival column", got="measure=True without arrived", hint='give arrived="…" as well'
         )
-    identity = _identity(events, key)
+    place = row_place(events)
+    identity = _identity(events, key, place)
     protected = check_protect(events, protect)
     limits = Limits(check_mode(mode), check_floor(floor))
     period = check_rotate(rotate)
@@ -131,30 +132,33 @@ def shed(
     shedder = Shedder(serial, label, name is not None, file, spark, bound, limits, salt)
     orders = F.broadcast(file.relation(spark, period))
     taken = falls() if protected is None else falls() & ~F.coalesce(protected, F.lit(False))
-    incoming = events.where(arrived_mark(serial)).withColumn(HASH, own_hash(identity, file.gate(spark)))
+    gate = file.gate(spark)
+    number = own_hash(identity, gate, nothing_of_note(place))
+    # While nothing is shed, what was kept is what arrived, and need not be counted again.
+    counted = ~gate | kept_mark(serial)
+    incoming = events.where(arrived_mark(serial)).withColumn(HASH, number)
     columns = [quoted(column) for column in events.columns]
     if weight is None:
         # An anti-join adds no column and copies no row, and an empty right side keeps everything.
-        kept = incoming.join(orders, meets() & taken, "left_anti").where(kept_mark(serial)).select(*columns)
+        kept = incoming.join(orders, meets() & taken, "left_anti").where(counted).select(*columns)
     else:
         # An outer join costs a copy of the row, but brings the keep fraction along.
         joined = incoming.join(orders, meets(), "left").where(~F.coalesce(taken, F.lit(False)))
         value = F.coalesce(1.0 / F.col(KEEP), F.lit(1.0))
         if protected is not None:
             value = F.when(F.coalesce(protected, F.lit(False)), F.lit(1.0)).otherwise(value)
-        kept = joined.where(kept_mark(serial)).select(*columns, value.alias(weight))
+        kept = joined.where(counted).select(*columns, value.alias(weight))
     if measure and arrival is not None:
         kept = oldest_observed(kept, serial, arrival)
     SessionMonitor.of(spark).add(shedder)
     return kept
 
 
-def _identity(events: DataFrame, key: str | Sequence[str] | None) -> list[Column]:
+def _identity(events: DataFrame, key: str | Sequence[str] | None, place: list[Column]) -> list[Column]:
     """What a row is told from others by: its key, or itself."""
     if key is None:
-        return row_identity(events)
+        return place or all_columns(events)
     keys = check_hashable(events, key)
-    place = row_place(events)
     if not place:
         return keys
     missing = F.coalesce(*(each.cast("string") for each in keys)).isNull()

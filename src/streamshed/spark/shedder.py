@@ -241,9 +241,10 @@ class Shedder(Handle):
 
     def detach(self, query: QueryWatch) -> None:
         with self._locked():
-            journal, _ = self._journals.pop(query.id, (None, None))
-            if journal is not None:
-                journal.write()
+            if query.id in self._journals:
+                if self.ledger.of(query.id) != self._journals[query.id][1]:
+                    self._note(query.id)  # what was counted since the last line
+                self._journals.pop(query.id)[0].write()
             for kept in (self._controllers, self._stores, self._queries, self._last_batches):
                 kept.pop(query.id, None)
             if self._closed:

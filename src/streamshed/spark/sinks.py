@@ -26,6 +26,14 @@ FILE_FORMATS = {
 }
 
 
+def qualified(spark: SparkSession, path: str) -> str:
+    """A path as Spark's own writers make it: absolute, with the scheme of its file system."""
+    jvm: Any = spark._jvm
+    hadoop = jvm.org.apache.hadoop.fs.Path(path)
+    files = hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return str(files.makeQualified(hadoop).toString())
+
+
 class MemorySink:
     """Keeps the rows here in the driver: for tests and for a look."""
 
@@ -50,13 +58,13 @@ class FileSink:
         for name in f"org.apache.spark.sql.execution.datasources.{FILE_FORMATS[format]}".split("."):
             file_format = getattr(file_format, name)
         convert = jvm.org.apache.spark.api.python.PythonUtils
-        self.path = path
+        self.path = qualified(spark, path)
         self._sink = package.streaming.sinks.FileStreamSink(
             spark._jsparkSession,
-            path,
+            self.path,
             file_format(),
             convert.toSeq([]),
-            convert.toScalaMap({**options, "path": path}),
+            convert.toScalaMap({**options, "path": self.path}),
         )
 
     def __call__(self, rows: DataFrame, batch: int) -> None:

@@ -103,10 +103,9 @@ class ControlFile(HistoryFile[Span, History]):
             self._gate.update(0, False)
 
 
-def own_hash(identity: list[Column], gate: Column) -> Column:
-    """HASH: 0 … 2⁵³ − 1, or below zero while nothing is shed."""
-    nothing = -F.lit(1).cast("bigint") - F.spark_partition_id().cast("bigint")
-    return F.when(gate, unit_hash(identity)).otherwise(nothing)
+def own_hash(identity: list[Column], gate: Column, nothing: Column) -> Column:
+    """HASH: 0 … 2⁵³ − 1; below zero while nothing is shed: less `nothing`, which costs nothing to read."""
+    return F.when(gate, unit_hash(identity)).otherwise(F.lit(-1).cast("bigint") - nothing.cast("bigint"))
 
 
 def meets() -> Column:

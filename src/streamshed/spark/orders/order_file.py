@@ -143,6 +143,10 @@ class HistoryFile(Generic[SpanT, HistoryT]):
             history = self.history.add(make(start))
             self._take(history, self._text(history))
 
+    def show(self, history: HistoryT) -> None:
+        """Have the row say this at once: what a person wrote into the file."""
+        self._take(history, self._text(history))
+
     def adopt(self, other: HistoryT) -> None:
         """Take over plans that were saved beside a checkpoint by an earlier run."""
         merged = self.history.merge(other)

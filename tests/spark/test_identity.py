@@ -1,0 +1,207 @@
+"""Which rows a drop takes, and what it reads to tell them apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import streamshed as ss
+from streamshed.spark.monitor import _execution_of
+from streamshed.spark.orders.identity import row_place
+from tests.spark.helpers import fill, ids, run_all, stream
+
+pytestmark = pytest.mark.spark
+ROWS = 4000
+
+
+@pytest.fixture
+def wide(spark: SparkSession, tmp_path: Path) -> Path:
+    """Columnar files of twenty columns; every other row has no key."""
+    columns = [F.lit(i).alias(f"c{i}") for i in range(18)]
+    key = F.when(F.col("id") % 2 == 0, F.col("id") % 50)
+    rows = spark.range(0, ROWS, 1, 2).select("id", key.alias("user"), *columns)
+    for kind in ("parquet", "orc"):
+        rows.write.format(kind).save(str(tmp_path / kind))
+    return tmp_path
+
+
+def read(spark: SparkSession, folder: Path, kind: str = "parquet") -> DataFrame:
+    schema = spark.read.format(kind).load(str(folder / kind)).schema
+    return spark.readStream.schema(schema).format(kind).load(str(folder / kind))
+
+
+def columns_read(frame: DataFrame, checkpoint: Path) -> str:
+    """What the scan of the last batch says that it read."""
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+    try:
+        query.processAllAvailable()
+        plan: Any = _execution_of(query).lastExecution().executedPlan().toString()
+    finally:
+        query.stop()
+    return next(line for line in plan.splitlines() if "ReadSchema" in line).split("ReadSchema: ")[1]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_with_nothing_to_shed_no_column_is_read_for_it(spark: SparkSession, wide: Path, kind: str) -> None:
+    kept = ss.shed(read(spark, wide, kind), "1 hour")
+    assert columns_read(kept.select("c3"), wide / "state") == "struct<c3:int>"
+
+
+def test_a_drop_reads_a_rows_place_in_its_file_and_no_other_column(spark: SparkSession, wide: Path) -> None:
+    kept = ss.shed(read(spark, wide), "1 hour")
+    ss.shedder(kept).pin(0.5)
+    assert "c4" not in columns_read(kept.select("c3"), wide / "state")
+    assert ss.shedder(kept).settle()
+    assert 0.4 * ROWS < ss.shedder(kept).report().kept < 0.6 * ROWS
+
+
+def test_the_gate_closes_when_the_last_plan_that_drops_is_over(spark: SparkSession, source: Path) -> None:
+    """A drop reads all columns where rows have no place; it must not go on doing so for ever after."""
+    kept = ss.shed(stream(spark, source), "1 hour")
+    handle = ss.shedder(kept)
+    gate = handle._control._gate
+    handle.pin(0.5)
+    fill(source, 3, 300)
+    query = kept.writeStream.format("noop").option("checkpointLocation", str(source.parent / "s")).start()
+    try:
+        query.processAllAvailable()
+        assert gate.getBoolean(0)
+        handle.pin(None)
+        for round in range(20):
+            fill(source, 1, 10, first=1000 + round * 10)
+            query.processAllAvailable()
+            if not gate.getBoolean(0):
+                break
+        assert not gate.getBoolean(0)
+        assert handle._control.history.spans[-1].keep == 1.0
+    finally:
+        query.stop()
+
+
+def test_rows_are_chosen_by_place_the_same_every_time_and_others_with_another_salt(
+    spark: SparkSession, wide: Path
+) -> None:
+    seen: list[set[object]] = []
+    for number, salt in enumerate(("a", "a", "b", None)):
+        kept = ss.shed(read(spark, wide), "1 hour", salt=salt)
+        ss.shedder(kept).pin(0.5)
+        seen.append(ids(run_all(kept.select("id"), wide / f"state{number}", f"by_place_{number}")))
+    assert seen[0] == seen[1]
+    for other in seen[2:]:
+        assert 0.2 * ROWS < len(seen[0] & other) < 0.3 * ROWS, "independent: a quarter is in both"
+
+
+def test_where_rows_have_a_place(spark: SparkSession, wide: Path, source: Path) -> None:
+    events = read(spark, wide)
+    assert row_place(events)
+    assert row_place(events.select("c1", "id").where("id > 3").alias("x"))
+    # Several rows of one place, or rows of several sources: then their columns decide.
+    for without in (
+        events.select(F.explode(F.array("c1", "c2"))),
+        events.union(events),
+        read(spark, wide, "orc"),
+        stream(spark, source),
+    ):
+        assert not row_place(without)
+
+
+def test_kafkas_rows_have_a_place(spark: SparkSession) -> None:
+    """No broker is asked: the columns and the source's name decide."""
+    rows = spark.readStream.format("rate").load()
+    like = rows.select(
+        F.lit("t").alias("topic"),
+        F.lit(1).alias("partition"),
+        F.col("value").alias("offset"),
+        F.lit("x").alias("v"),
+    )
+    assert not row_place(like), "a stream that only looks like it"
+
+
+def test_rows_without_a_key_are_on_their_own_where_they_have_a_place(spark: SparkSession, wide: Path) -> None:
+    kept = ss.shed(read(spark, wide), "1 hour", key="user", weight="w")
+    ss.shedder(kept).pin(0.1)
+    rows = run_all(kept, wide / "state", "null_keys")
+    without = [row for row in rows if row["user"] is None]
+    assert 0.06 * ROWS / 2 < len(without) < 0.14 * ROWS / 2
+    assert sum(row["w"] for row in without) == pytest.approx(ROWS / 2, rel=0.4)  # type: ignore[misc]
+
+
+def test_elsewhere_no_key_is_one_key_and_not_always_the_first_to_stay(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    lines = [json.dumps({"id": i, "user": None, "priority": "low", "at": None}) for i in range(100)]
+    (source / "a.json").write_text("\n".join(lines))
+    fates = set()
+    for number in range(12):
+        kept = ss.shed(stream(spark, source), "1 hour", key="user", salt=f"salt {number}")
+        ss.shedder(kept).pin(0.5)
+        fates.add(len(run_all(kept, tmp_path / f"state{number}", f"null_key_{number}")))
+    assert fates == {0, 100}
+
+
+def test_a_drop_behind_a_drop_takes_other_rows(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """Two jobs in a row with the same key: the second must not find that all it gets has passed already."""
+    fill(source, 1, 2000)
+    first = ss.shed(stream(spark, source), "1 hour", key="id")
+    second = ss.shed(first, "1 hour", key="id")
+    handles = (ss.shedder(first), next(h for h in (_handle_of(second, "second"),) if h))
+    handles[0].pin(0.5)
+    handles[1].pin(0.6)
+    rows = run_all(second, tmp_path / "state", "in_a_row")
+    assert 0.25 * 2000 < len(rows) < 0.35 * 2000
+
+
+def _handle_of(frame: DataFrame, which: str) -> ss.Shedder:
+    from streamshed.spark.monitor import SessionMonitor
+
+    streams = SessionMonitor.streams_behind(frame)
+    assert len(streams) == 2, which
+    return next(s for s in streams if isinstance(s, ss.Shedder) and s.serial == max(t.serial for t in streams))
+
+
+# Names.
+
+
+def test_a_key_is_a_column_and_never_a_function_of_spark(spark: SparkSession, source: Path) -> None:
+    events = stream(spark, source).withColumnRenamed("user", "whom")
+    for name in ("user", "current_date", "current_timestamp", "id + 1", "rand()"):
+        with pytest.raises(ss.InvalidArgument, match="key names a column that the stream does not have"):
+            ss.shed(events, "1 hour", key=name)
+    with pytest.raises(ss.InvalidArgument, match="arrived names a column"):
+        ss.shed(events, "1 hour", arrived="current_timestamp")
+    with pytest.raises(ss.InvalidArgument, match="key must name a column"):
+        ss.shed(events, "1 hour", key=3)  # type: ignore[arg-type]
+
+
+def test_a_map_is_no_key(spark: SparkSession, source: Path) -> None:
+    events = stream(spark, source).withColumn("m", F.create_map("priority", "id"))
+    with pytest.raises(ss.InvalidArgument, match="a type that Spark can hash"):
+        ss.shed(events, "1 hour", key="m")
+
+
+@pytest.mark.parametrize("key", ["a.b", "in.ner", "s.in.ner", "S.whom", "tick`s"])
+def test_columns_with_dots_and_fields_of_structs(
+    spark: SparkSession, source: Path, tmp_path: Path, key: str
+) -> None:
+    fill(source, 1, 400)
+    events = stream(spark, source).select(
+        "id",
+        F.col("user").alias("a.b"),
+        F.col("user").alias("in.ner"),
+        F.struct(F.col("user").alias("in.ner"), F.col("user").alias("whom")).alias("s"),
+        F.col("user").alias("tick`s"),
+        F.col("at").alias("the.time"),
+    )
+    wanted = key if key != "S.whom" else "s.whom"
+    kept = ss.shed(events, "1 hour", key=wanted, weight="w.w", arrived="the.time", measure=True)
+    assert kept.columns == [*events.columns, "w.w"]
+    ss.shedder(kept).pin(0.5)
+    rows = run_all(kept, tmp_path / "state", f"dots{abs(hash(key))}")
+    assert 0 < len(rows) < 400
+    by_user = {user: sum(row["a.b"] == user for row in rows) for user in range(97)}
+    assert all(count in (0, sum(i % 97 == user for i in range(400))) for user, count in by_user.items())
