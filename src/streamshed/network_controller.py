@@ -59,6 +59,8 @@ class FlowSample:
     finished: bool = True
     rehearsal: bool = False
     """Whether its plans were run for the first time, to be ready: how long that takes tells nothing of others."""
+    draining: bool = False
+    """As in `Sample`."""
 
     @property
     def duration(self) -> float:
@@ -357,6 +359,7 @@ class _QueryState:
             keep=sample.share,
             keep_next=sample.share_next,
             next_started=sample.next_started,
+            draining=sample.draining,
             finished=sample.finished,
             query=sample.query,
             batch=sample.batch,

@@ -233,10 +233,8 @@ def soak(batches: int, every: int, folder: Path) -> int:
         handle.close()
         running.close()
     print(f"shed stream: {report.shed:,} of {report.arrived:,} rows dropped, {report.unseen} batches unseen")
-    print(
-        f"network: {sum(network_report.shed.values()):,} of {sum(network_report.reached.values()):,} rows dropped, "
-        f"{network_report.unseen} batches unseen"
-    )
+    dropped, reached = sum(network_report.shed.values()), sum(network_report.reached.values())
+    print(f"network: {dropped:,} of {reached:,} rows dropped, {network_report.unseen} batches unseen")
     del query, kept, handle, running
     return _judge(looks, batches, before, threads_before, watch)
 

@@ -311,6 +311,7 @@ class NetworkQuery:
             next_started=seen.next_started,
             dropping=seen.keep < 1.0,
             finished=seen.finished,
+            draining=seen.draining,
         )
 
 
