@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # One worker has the Spark session and everything on it, the other the rest.
 BESIDE := -n 2 --dist loadgroup
 
-.PHONY: demo test test-all check unit bench setup java clean help
+.PHONY: demo test test-all check unit bench soak setup java clean help
 
 help:            ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -30,6 +30,9 @@ check: $(READY)  ## lint, types, import layers
 
 bench: setup     ## every benchmark, one line of JSON each
 	@for name in overhead drain burst latency las-spark network sharing compiled parse road-map simulator las; do $(VENV)/bin/streamshed bench $$name --json; done
+
+soak: setup      ## 20,000 small batches: does anything grow, is anything left after close()?
+	$(PYTHON) -m tests.soak.soak
 
 setup: java $(READY)
 

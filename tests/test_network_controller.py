@@ -196,3 +196,16 @@ def test_the_same_samples_give_the_same_plans() -> None:
         spark.run(lambda t: 500.0 if t < 20 else 4000.0, 50)
         runs.append((spark.controller.plan, spark.latencies))
     assert runs[0] == runs[1]
+
+
+def test_the_limit_is_a_load_or_not_known() -> None:
+    """A batch that costs more than the bound allows whatever is in it has no load that would fit."""
+    spark = Spark(controller())
+    assert spark.controller.limit is None
+    spark.run(lambda t: 500.0 if t < 20 else 8000.0, 60)
+    assert 0 < spark.controller.limit < spark.controller.load  # type: ignore[operator]
+    hopeless = Spark(controller(), fixed=0.9 * BOUND)
+    hopeless.run(lambda t: 500.0, 60)
+    assert hopeless.controller.plan.drops
+    assert hopeless.controller.full_share == 0.0
+    assert hopeless.controller.limit is None

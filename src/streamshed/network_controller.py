@@ -166,9 +166,14 @@ class NetworkController:
 
     @property
     def limit(self) -> float | None:
-        """The load that can be carried, on the catalog's scale; None while it is not known."""
+        """The load that can be carried, on the catalog's scale.
+
+        None while it is not known; and when nothing fits, however little there is to do, because what a batch
+        costs in any case is more than the bound allows: then it is no amount of load that is in the way.
+        """
         share = self.full_share
-        return None if share is None else self.load * share
+        limit = 0.0 if share is None else self.load * share
+        return limit if limit > 0.0 else None
 
     def observe(self, sample: FlowSample) -> Plan:
         """Take a sample in and return the plan to be in force; unchanged, it is the same object."""

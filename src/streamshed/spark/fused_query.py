@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from pyspark import inheritable_thread_target
@@ -32,6 +33,9 @@ _REMEMBERED = 50  # batches for which drops that are no longer in force stay in 
 _REHEARSED = range(1, 4)  # batches of a query whose plans have the drops in them, though nothing is dropped
 _CALM = 1.0  # and only if the one before took less than this share of what makes one worth a look
 
+_Stage: TypeAlias = "tuple[str, str, DataFrame]"
+"""A node, the SQL of its rows, and these."""
+
 
 class FusedQuery(NetworkQuery):
     """All stateless outputs of one part of a network, in one query: what they share runs once.
@@ -54,7 +58,7 @@ class FusedQuery(NetworkQuery):
         self._rehearsed: set[int] = set()
         self._took = 0.0
         self._readers: dict[str, PlanReader] = {}
-        self._prepared = False
+        self._session: SparkSession | None = None
         self._sample_at = 0.0
 
     def stream(self) -> DataFrame:
@@ -68,7 +72,9 @@ class FusedQuery(NetworkQuery):
                 F.lit(index).alias("_source"),
                 *[
                     (
-                        F.struct(*part.columns) if other == name else F.lit(None).cast(self.sources[other].schema)
+                        F.struct(*map(quoted, part.columns))
+                        if other == name
+                        else F.lit(None).cast(self.sources[other].schema)
                     ).alias(f"_{at}")
                     for at, other in enumerate(names)
                 ],
@@ -88,6 +94,14 @@ class FusedQuery(NetworkQuery):
         self.query = (writer.trigger(**trigger) if trigger else writer).start()
         return self.query
 
+    def close(self) -> None:
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                for view in (self._input, *self._views.values()):
+                    self._session.catalog.dropTempView(view)
+        self._session = None
+        super().close()
+
     def _batch(self, rows: DataFrame, number: int) -> None:
         try:
             self._process(rows, number)
@@ -97,30 +111,30 @@ class FusedQuery(NetworkQuery):
     def _process(self, rows: DataFrame, number: int) -> None:
         begun = time.monotonic()
         session = rows.sparkSession
-        if not self._prepared:
-            # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
-            session.conf.set("spark.sql.adaptive.enabled", "false")
-            self._prepared = True
-        # Without the monitor (it warns then) there is no batch time, and all rows are kept.
-        batch = None if self._execution is None else self._execution.lastExecution()
-        span, batch_time = PlanSpan(0, 0, 0, 1.0, ()), 0
-        if batch is not None:
-            batch_time = int(batch.offsetSeqMetadata().batchTimestampMs())
-            span = self.control.shown.at(batch_time)
+        if self._session is None:
+            with self._ours("adaptive planning could not be turned off"):
+                # A session of the query's own: nothing of the user's changes. Adaptive planning is for shuffles.
+                session.conf.set("spark.sql.adaptive.enabled", "false")
+            self._session = session
+        batch_time: int | None = None
+        span = PlanSpan(0, 0, 0, 1.0, ())
+        with self._ours("the plan of a batch could not be looked up, and all of its rows are kept"):
+            batch_time = self._batch_time(number)
+            span = span if batch_time is None else self.control.shown.at(batch_time)
         lost: dict[str, Loss] = {}
-        stages: list[tuple[str, str, DataFrame]] = []
-        kept: list[Any] = []
+        stages: list[_Stage] = []
+        kept: list[DataFrame] = []
         several = len(self.layout.sources) > 1
-        if several:
-            # Each source is read by itself, but all of them are one stream here: keep it, to read it once.
-            kept.append(rows.localCheckpoint(eager=True))
-        writer = self._writer(kept[0] if several else rows, span, number)
         try:
+            if several:
+                # Each source is read by itself, but all of them are one stream here: keep it, to read it once.
+                kept.append(rows.localCheckpoint(eager=True))
+            writer = self._writer(kept[0] if several else rows, span, number)
             for name in self.layout.shared:
                 if name in self.load_aware:
                     (on,) = self.layout.network.arcs_into(name)
                     text = writer.passing(on)
-                    made = self.load_aware[name].rows(session, text, batch_time)
+                    made = self.load_aware[name].rows(session, text, batch_time or 0)
                 else:
                     text = writer.wanted(name)
                     made = session.sql(text)
@@ -130,20 +144,20 @@ class FusedQuery(NetworkQuery):
                 kept[-1].createOrReplaceTempView(self._views[name])
                 writer.views = {**writer.views, name: self._views[name]}
                 if name in self.load_aware:
-                    lost[name] = self.load_aware[name].lost(number)
+                    with self._ours("what a load-aware box dropped could not be read", blinds=True):
+                        lost[name] = self.load_aware[name].lost(number)
             stages += self._deliver(session, writer, number)
-            counts = self._read(stages)
-            if several and batch is not None:
-                counts |= self._count_sources(batch.executedPlan())
+            with self._ours("the rows of a batch could not be counted", blinds=True):
+                if batch_time is not None and lost.keys() == self.load_aware.keys():
+                    self._counted(number, self._count(stages), lost)
             if time.monotonic() >= self._sample_at:
                 self._sample_at = time.monotonic() + _SAMPLE_EVERY
-                self._sample_values(session, writer)
+                with self._ours("the values of a batch could not be sampled"):
+                    self._sample_values(session, writer)
         finally:
-            for one in kept:
-                one._jdf.queryExecution().logical().rdd().unpersist(False)
-        with self._lock:
-            self._counts[number] = counts
-            self._lost = {n: loss for n, loss in self._lost.items() if n > number - 10} | {number: lost}
+            for each in kept:
+                with self._ours("rows that were kept for a batch could not be let go"):
+                    each._jdf.queryExecution().logical().rdd().unpersist(False)
         self._took = time.monotonic() - begun
 
     def _sample(self, seen: Sample, *flows: Any) -> FlowSample:
@@ -165,10 +179,10 @@ class FusedQuery(NetworkQuery):
                 }
                 self.runtime.sampled(name, found)
 
-    def _deliver(self, session: SparkSession, writer: Writer, number: int) -> list[tuple[str, str, DataFrame]]:
+    def _deliver(self, session: SparkSession, writer: Writer, number: int) -> list[_Stage]:
         """Every output to its sink, some at a time: one is planned while another runs."""
 
-        def one(name: str) -> tuple[str, str, DataFrame]:
+        def one(name: str) -> _Stage:
             text = writer.rows(name)
             made = session.sql(text)
             # A plan behind a barrier: whatever the sink does with its rows, they are counted in this one.
@@ -239,13 +253,18 @@ class FusedQuery(NetworkQuery):
             self._rehearsed.add(number)
         return number in self._rehearsed
 
-    def _count_sources(self, plan: Any) -> dict[str, int]:
-        """What each of several sources gave, counted in the plan that reads them."""
-        wanted = {self.marks.of[name] for name in self.layout.sources}
-        found = self._readers.setdefault("", PlanReader()).read_marks(plan, wanted)
-        return {self._named[mark]: rows for mark, rows in found.items()}
+    def _count(self, stages: list[_Stage]) -> dict[str, int]:
+        """Rows by source, box and arc, from the plans that a batch ran."""
+        counts = self._read(stages)
+        if len(self.layout.sources) > 1:
+            # Each of several sources is counted in the plan that reads them.
+            wanted = {self.marks.of[name] for name in self.layout.sources}
+            plan = self._execution.lastExecution().executedPlan()
+            found = self._readers.setdefault("", PlanReader()).read_marks(plan, wanted)
+            counts |= {self._named[mark]: rows for mark, rows in found.items()}
+        return counts
 
-    def _read(self, stages: list[tuple[str, str, DataFrame]]) -> dict[str, int]:
+    def _read(self, stages: list[_Stage]) -> dict[str, int]:
         counts: dict[str, int] = {}
         for name, text, made in stages:
             wanted = {int(mark) for mark in _MARKS.findall(text)}

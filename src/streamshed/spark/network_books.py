@@ -1,10 +1,25 @@
-"""The books of a network: what came in, what was dropped where, and what came out."""
+"""The books of a network: what came in, what was dropped where, and what came out.
+
+What is exact and what is not:
+
+- Counts are SQL metrics of the plans that ran, one batch of one query after the other. They are exact, with one
+  exception: Spark adds up a task's rows each time that the task runs. A stage that is run again for a lost
+  executor counts its rows twice, and a speculative copy of a task may. Spark's own `numInputRows` is such a metric
+  as well, and as much too large in the same cases, so comparing the two would not tell.
+- A batch that fails and runs again is counted once: the run that ends well is.
+- A batch whose counts did not reach the books (an error of ours, a crash right after the commit) is missing in all
+  of them, and owned up to in `unseen`.
+- Queries that read the same source count the same rows, each its own reading. For each source and each arc the
+  report has the account of the query that has seen the most of it, so what was shed there is one query's truth.
+- `expected` is an estimate while rows are dropped, and a count while none are.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import arc, ends
@@ -31,6 +46,8 @@ class NetworkReport:
     latency_last: float = 0.0
     expected: Mapping[str, float] = field(default_factory=dict)
     """Rows that each output would have got, by the selectivities measured while nothing was dropped."""
+    unseen: int = 0
+    """Batches that are not in these books, because their counts did not reach them."""
 
     @property
     def percent(self) -> dict[str, float]:
@@ -64,8 +81,34 @@ class Books:
         self.over_bound: int = saved.get("over_bound", 0)
         self.latency_last: float = saved.get("latency_last", 0.0)
         self.expected: dict[str, float] = saved.get("expected", {})
+        self.unseen: int = saved.get("unseen", 0)
+
+    def encode(self) -> bytes:
+        return json.dumps(self.__dict__).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> Books:
+        """Books as they were saved; a ValueError if that is not what it is."""
+        saved = json.loads(data)
+        blank = Books().__dict__
+        if not isinstance(saved, dict):
+            raise ValueError("not the books of a query")
+        for name, value in saved.items():
+            values = list(value.values()) if isinstance(value, dict) else [value]
+            numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
+            if name not in blank or isinstance(value, dict) != isinstance(blank[name], dict) or not numbers:
+                raise ValueError(f"{name} is {value!r}"[:80])
+        return Books(**saved)
+
+    def miss(self, batch: int) -> None:
+        """A batch was done, and its counts are not known."""
+        if batch > self.last_batch:
+            # Those in between were not heard of either. Before the first there may have been others' batches.
+            self.unseen += 1 if self.last_batch < 0 else batch - self.last_batch
+            self.last_batch = batch
 
     def add(self, sample: FlowSample, query: NetworkQuery, bound: float, catalog: Catalog) -> None:
+        self.unseen += sample.batch - self.last_batch - 1 if self.last_batch >= 0 else 0
         self.last_batch = sample.batch
         network = query.layout.network
         came = {**sample.left, **sample.arrived}
@@ -107,25 +150,34 @@ class Books:
 def report_of(books: Iterable[Books]) -> NetworkReport:
     """The books of all queries as one report."""
     everything = list(books)
-
-    def most(name: str) -> dict[str, int]:
-        # Queries that read the same source count the same rows.
-        found: dict[str, int] = {}
-        for one in everything:
-            for key, rows in getattr(one, name).items():
-                found[key] = max(found.get(key, 0), rows)
-        return found
-
-    batches = sum(one.batches for one in everything)
+    batches = sum(each.batches for each in everything)
+    arcs = {
+        on: max(everything, key=lambda each: each.reached.get(on, -1))
+        for each in everything
+        for on in each.reached
+    }
     return NetworkReport(
-        arrived=most("arrived"),
-        reached=most("reached"),
-        passed=most("passed"),
-        delivered=most("delivered"),
+        arrived=_most([each.arrived for each in everything]),
+        reached={on: seen.reached[on] for on, seen in arcs.items()},
+        passed={on: seen.passed.get(on, seen.reached[on]) for on, seen in arcs.items()},
+        delivered=_most([each.delivered for each in everything]),
         batches=batches,
-        latency_mean=sum(one.latency_mean * one.batches for one in everything) / batches if batches else 0.0,
-        latency_max=max((one.latency_max for one in everything), default=0.0),
-        over_bound=sum(one.over_bound for one in everything),
-        latency_last=max((one.latency_last for one in everything), default=0.0),
-        expected=most("expected"),
+        latency_mean=sum(each.latency_mean * each.batches for each in everything) / batches if batches else 0.0,
+        latency_max=max((each.latency_max for each in everything), default=0.0),
+        over_bound=sum(each.over_bound for each in everything),
+        latency_last=max((each.latency_last for each in everything), default=0.0),
+        expected=_most([each.expected for each in everything]),
+        unseen=sum(each.unseen for each in everything),
     )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _most(counts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    """Of each name the largest count: queries that read the same source count the same rows."""
+    found: dict[str, Number] = {}
+    for each in counts:
+        for name, rows in each.items():
+            found[name] = max(found.get(name, rows), rows)
+    return found

@@ -8,19 +8,25 @@ Queries with state read the row in their own plan; fused ones are given the numb
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.spark.control import HistoryFile, Store
+from streamshed.spark.orders.order_file import HistoryFile
+from streamshed.spark.orders.store import Store
 from streamshed.spark.slots import Numbers
 from streamshed.spark.sql import CONTROL, KEY
 
-_KEPT = 64
+_NEWEST = 64  # plans that are kept in any case
+_PLANS = "network.plans.json"
+_LONG = 10 * 365 * 86_400_000  # milliseconds: until somebody says otherwise
+_MOST = 4096  # plans that are kept at most, also when nobody knows which are still needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +63,47 @@ class PlanHistory:
         return PlanSpan(0, 0, 0, 1.0, ())
 
     def add(self, span: PlanSpan) -> PlanHistory:
+        """With one plan more. The plan that holds anyway is not another one: it only ends later.
+
+        >>> history = PlanHistory().add(PlanSpan(1000, 9000, 1, 0.5, (0.5,)))
+        >>> [(span.start, span.until) for span in history.add(PlanSpan(5000, 13000, 2, 0.5, (0.5,))).spans]
+        [(1000, 13000)]
+        """
         earlier = tuple(s for s in self.spans if s.start < span.start)
-        return PlanHistory((*earlier, span)[-_KEPT:])
+        last = earlier[-1] if earlier else None
+        if (
+            last is not None
+            and (last.numbers, last.share) == (span.numbers, span.share)
+            and span.start <= last.until <= span.until
+        ):
+            return PlanHistory((*earlier[:-1], replace(last, until=span.until)))
+        return PlanHistory((*earlier, span))
 
     def merge(self, other: PlanHistory) -> PlanHistory:
         """Both histories in one; they are parts of the same one, saved at different times."""
         by_start = {span.start: span for span in (*self.spans, *other.spans)}
-        return PlanHistory(tuple(by_start[start] for start in sorted(by_start))[-_KEPT:])
+        return PlanHistory(tuple(by_start[start] for start in sorted(by_start)))
+
+    def only(self, times: Collection[int]) -> PlanHistory:
+        """The newest plans, and the ones that batches of these times have. Nothing else changes for them.
+
+        >>> history = PlanHistory(tuple(PlanSpan(n, n + 50, n, 0.5, (float(n),)) for n in range(1, 1001)))
+        >>> less = history.only([17])
+        >>> len(less.spans), less.at(17) == replace(history.at(17), until=18), less.at(18).version
+        (65, True, 0)
+        """
+        count = len(self.spans)
+        kept = set(range(max(0, count - _NEWEST), count))
+        for time_ in times:
+            kept.update([at for at, span in enumerate(self.spans) if span.start <= time_][-1:])
+        spans = []
+        for at in sorted(kept):
+            span = self.spans[at]
+            if at + 1 < count and at + 1 not in kept:
+                # The plan after it ended it; without that one, it has to end by itself.
+                span = replace(span, until=min(span.until, self.spans[at + 1].start))
+            spans.append(span)
+        return PlanHistory(tuple(spans))
 
     def encode(self) -> bytes:
         plans = [[s.start, s.until, s.version, s.share, *s.numbers] for s in self.spans]
@@ -77,33 +117,86 @@ class PlanHistory:
         """
         try:
             rows = json.loads(data.decode())["plans"]
-            spans = tuple(PlanSpan(int(a), int(b), int(v), float(s), tuple(n)) for a, b, v, s, *n in rows)
+            spans = tuple(
+                PlanSpan(int(a), int(b), int(v), float(s), tuple(map(_number, n))) for a, b, v, s, *n in rows
+            )
             return PlanHistory(tuple(span for span in spans if len(span.numbers) in (0, size)))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return PlanHistory()
 
 
-class NetworkControl(HistoryFile[PlanSpan, PlanHistory]):
-    """The plans of one network."""
+def _number(value: Any) -> float | None:
+    """A number of a plan as it stands in a file that people may edit: it becomes part of a query's SQL."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"not a number: {value!r}")
+    return float(value)
 
-    def __init__(self, store: Store, size: int, now: Callable[[], float] = time.time) -> None:
+
+class NetworkControl(HistoryFile[PlanSpan, PlanHistory]):
+    """The plans of one network.
+
+    All queries of a network share them, and none may lose the plan of a batch that it has not finished: that batch
+    may have to run again, in this process or in the next one, after any number of plans that others asked for. So
+    the queries say which batch they are at. As long as one has not said so, no plan is given up.
+    """
+
+    def __init__(
+        self, store: Store, size: int, now: Callable[[], float] = time.time, queries: Collection[str] = ()
+    ) -> None:
         """`size`: how many numbers a plan of this network has."""
         self._size = size
         self._lock = threading.Lock()
+        # Of its own: the other is held while files are written, and a batch must not wait for that.
+        self._batches = threading.Lock()
+        self._unheard = set(queries)
+        self._unfinished: dict[str, tuple[int, int]] = {}
+        # Before this process has a control file of its own; older versions stored the plans in that.
+        saved = store.read(_PLANS) or store.read("network.control.json") or b""
         super().__init__(store, "network", lambda data: PlanHistory.decode(data, size), now)
+        self.adopt(PlanHistory.decode(saved, size))
+
+    def begun(self, query: str, batch: int, batch_time: int) -> None:
+        """A query is at this batch, and has finished those before it."""
+        with self._batches:
+            self._unheard.discard(query)
+            self._unfinished[query] = (batch, batch_time)
+
+    def finished(self, query: str, batch: int) -> None:
+        """A query has finished this batch and those before it, and is at none as far as it says."""
+        with self._batches:
+            self._unheard.discard(query)
+            if self._unfinished.get(query, (batch, 0))[0] <= batch:
+                self._unfinished.pop(query, None)
 
     @property
     def version(self) -> int:
         return self.history.spans[-1].version if self.history.spans else 0
 
-    def publish(self, numbers: Numbers, share: float, lease: float) -> PlanSpan:
-        """Put a plan in force for batches from now on, for at most `lease` seconds."""
+    def keep_all(self) -> None:
+        """Keep everything from this moment on, without asking the storage; then have it stored, if it works."""
+        version = self.version + 1
+        self.open_row(lambda start: PlanSpan(start, start + _LONG, version, 1.0, (None,) * self._size))
+        self.save(self.history)
+
+    def save(self, history: PlanHistory) -> None:
+        """For the next process: the control file is a person's to change, and is not read again."""
+        self._store.write(_PLANS, history.encode())
+
+    def publish(self, numbers: Numbers, share: float, lease: float, *, mirror: bool = True) -> PlanSpan | None:
+        """Put a plan in force for batches from now on, for at most `lease` seconds; None if that cannot be."""
         with self._lock:
+            with self._batches:
+                times = None if self._unheard else [batch_time for _, batch_time in self._unfinished.values()]
+            if times is not None:
+                self.history = self.history.only(times)
+            self.history = PlanHistory(self.history.spans[-_MOST:])
             version = self.version + 1
             return self.put(
                 lambda start: PlanSpan(start, start + int(lease * 1000), version, share, numbers),
-                # The file is beside the checkpoints already.
-                also=lambda history: None,
+                also=self.save,
+                mirror=mirror,
             )
 
     def relation(self, spark: SparkSession) -> DataFrame:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
+import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from py4j.clientserver import ClientServerConnection
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -17,20 +22,23 @@ from streamshed.errors import StreamshedError
 from streamshed.network.graph import Map, Udf, Union, ends
 from streamshed.network_controller import FlowSample
 from streamshed.records import Sample
-from streamshed.spark.control import Span
 from streamshed.spark.counts import marks_of, next_serial
 from streamshed.spark.layout import QueryLayout
 from streamshed.spark.load_aware_box import LoadAwareBox, Loss
 from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.network_control import NetworkControl
+from streamshed.spark.orders.history import Span
 from streamshed.spark.sinks import Sink
 from streamshed.spark.slots import Slots
 from streamshed.spark.sql import Marks, Parser, counted_nodes, raw_arc
+
+log = logging.getLogger("streamshed")
 
 _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling a query that is being stopped"
 view_numbers = itertools.count(1)
 """Views of different queries have different names."""
 _FIRST_MARK = 1_000_000  # above the serial of every shed stream
+_REMEMBERED = 100  # batches whose counts wait for Spark's report, at most
 
 
 class Runtime(Protocol):
@@ -38,10 +46,12 @@ class Runtime(Protocol):
 
     def attached(self, query: NetworkQuery) -> None: ...
     def finished(self, query: NetworkQuery, sample: FlowSample) -> None: ...
+    def missed(self, query: NetworkQuery, batch: int) -> None: ...
     def running(self, query: NetworkQuery, sample: FlowSample) -> None: ...
     def ended(self, query: NetworkQuery) -> None: ...
     def sampled(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None: ...
     def look_after(self) -> float: ...
+    def renew(self, now: float) -> None: ...
     def fail_open(self, problem: BaseException) -> None: ...
 
 
@@ -118,6 +128,9 @@ class _Probe:
     def look_after(self) -> float:
         return self._query.runtime.look_after()
 
+    def renew(self, now: float) -> None:
+        self._query.runtime.renew(now)
+
     def fail_open(self, problem: BaseException) -> None:
         for box in self._query.load_aware.values():
             box.shedder.fail_open(problem)
@@ -157,14 +170,17 @@ class NetworkQuery:
         }
         self.query: StreamingQuery | None = None
         self.serial = next_serial()
-        self._counts: dict[int, dict[str, int]] = {}
-        self._lost: dict[int, dict[str, Loss]] = {}
+        self._counts: dict[int, tuple[Mapping[str, int], Mapping[str, Loss]]] = {}
         self._watch: QueryWatch | None = None
         self._named = {mark: name for name, mark in self.marks.of.items()}
         self._execution: Any = None
         self._stopping = False
+        self._caller: threading.Thread | None = None
+        self._warned: set[str] = set()
         self._lock = threading.Lock()
-        SessionMonitor.of(spark).add(_Probe(self, self.serial))
+        self._probe = _Probe(self, self.serial)
+        self._monitor = SessionMonitor.of(spark)
+        self._monitor.add(self._probe)
 
     def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
         raise NotImplementedError
@@ -173,6 +189,53 @@ class NetworkQuery:
         self._stopping = True
         if self.query is not None:
             self.query.stop()
+
+    @property
+    def watched_here(self) -> bool:
+        """Whether this thread is the one on which batches are reported."""
+        return threading.current_thread() is self._monitor._thread
+
+    def close(self) -> None:
+        """Let go of everything that belongs to a query which has been stopped."""
+        self._monitor.remove(self._probe)
+        _hang_up(self._caller)
+        self.query = self._execution = self._watch = None
+
+    @contextlib.contextmanager
+    def _ours(self, what: str, *, blinds: bool = False) -> Iterator[None]:
+        """Around what is ours and not the user's: if it fails, the query goes on.
+
+        It is told once a kind. Whatever `blinds` the controller also ends the drops that are in force: what
+        nobody counts, nobody may drop.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self._stopping:
+                return  # Spark interrupts what a query does when it is stopped
+            kind = f"{what}: {type(error).__name__}"
+            level = logging.DEBUG if kind in self._warned else logging.WARNING
+            self._warned.add(kind)
+            log.log(level, "query %s: %s; it goes on (%s)", self.name, what, _first_lines(error))
+            if blinds:
+                with contextlib.suppress(Exception):
+                    self.runtime.fail_open(error)
+
+    def _batch_time(self, number: int) -> int | None:
+        """The time by which the batch that runs now chooses its plan; None without the monitor (it warns then)."""
+        self._caller = threading.current_thread()
+        if self._execution is None:
+            return None
+        time = int(self._execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
+        self.control.begun(self.name, number, time)
+        return time
+
+    def _counted(self, number: int, counts: Mapping[str, int], lost: Mapping[str, Loss]) -> None:
+        """Keep what a batch counted until it is reported."""
+        with self._lock:
+            self._counts[number] = (counts, lost)
+            for old in sorted(self._counts)[:-_REMEMBERED]:
+                del self._counts[old]
 
     def _failure(self, error: Exception) -> BatchFailed:
         """An error of a batch as Spark can take it.
@@ -188,6 +251,12 @@ class NetworkQuery:
     def attach(self, watch: QueryWatch) -> None:
         self._execution = watch._execution
         self._watch = watch
+        with self._ours("which batch an earlier run left unfinished is not known"):
+            left = _unfinished(watch)
+            if left is None:
+                self.control.finished(self.name, -1)
+            else:
+                self.control.begun(self.name, *left)
         for position, box in enumerate(self.load_aware.values()):
             box.shedder.attach(watch, position)
         self.runtime.attached(self)
@@ -195,12 +264,19 @@ class NetworkQuery:
     def finished(self, sample: Sample) -> None:
         """A batch was reported."""
         with self._lock:
-            counts = self._counts.pop(sample.batch, None)
-            lost = self._lost.pop(sample.batch, {})
+            counts, lost = self._counts.pop(sample.batch, (None, {}))
             for number in [n for n in self._counts if n < sample.batch]:
                 del self._counts[number]
-        if counts is None:
-            return
+        try:
+            if counts is None:
+                self.runtime.missed(self, sample.batch)
+            else:
+                self._tell(sample, counts, lost)
+        finally:
+            # Until here its plan was asked for; from now on it never is.
+            self.control.finished(self.name, sample.batch)
+
+    def _tell(self, sample: Sample, counts: Mapping[str, int], lost: Mapping[str, Loss]) -> None:
         passed, left = flows(self.layout, counts, lost)
         if self._watch is not None:
             for name, box in self.load_aware.items():
@@ -236,3 +312,33 @@ class NetworkQuery:
             dropping=seen.keep < 1.0,
             finished=seen.finished,
         )
+
+
+def _unfinished(watch: QueryWatch) -> tuple[int, int] | None:
+    """The batch that an earlier run of a query planned and did not finish: its number and its time."""
+    execution: Any = watch._execution
+    planned, done = execution.offsetLog().getLatest(), execution.commitLog().getLatestBatchId()
+    if planned.isEmpty():
+        return None
+    number, offsets = int(planned.get()._1()), planned.get()._2()
+    if done.isDefined() and int(done.get()) >= number:
+        return None
+    try:
+        metadata = offsets.metadataOpt()
+    except Py4JError:
+        metadata = offsets.metadata()  # its name before Spark 4.1
+    return number, int(metadata.get().batchTimestampMs())
+
+
+def _hang_up(caller: threading.Thread | None) -> None:
+    """End the connection on which Spark called `foreachBatch`: py4j keeps it, and its thread, for ever."""
+    connection = getattr(getattr(caller, "_target", None), "__self__", None)
+    if isinstance(connection, ClientServerConnection):
+        with contextlib.suppress(Exception):
+            connection.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _first_lines(error: BaseException) -> str:
+    """An error in short: Spark's have the whole stack of the JVM in them."""
+    lines = str(error).strip().splitlines()[:2]
+    return f"{type(error).__name__}: {' '.join(line.strip() for line in lines)}"

@@ -19,10 +19,11 @@ from functools import cached_property
 
 from streamshed.errors import InvalidArgument
 from streamshed.network.analysis import passing
+from streamshed.network.catalog import Catalog
 from streamshed.network.expression import Binary, Expression, Field, Literal, Unary, parse
-from streamshed.network.graph import Column, Network, ends
+from streamshed.network.graph import Column, Network, Source, ends
 from streamshed.network.ranges import Ranges
-from streamshed.network.values import traces
+from streamshed.network.values import source_histogram, traces
 from streamshed.policies.contract import protection
 from streamshed.records import Drop
 from streamshed.spark.layout import candidates
@@ -151,6 +152,23 @@ class Slots:
         first = slot.at + 2
         return sum(numbers[at : at + 2] not in ((None, None), _NONE) for at in range(first, first + 2 * RANGES, 2))
 
+    def left(self, drops: Sequence[Drop], catalog: Catalog) -> float:
+        """Share of the work that drops leave, by the catalog.
+
+        For a drop by value it counts how the source's values are spread; where nobody knows, it takes them all.
+        """
+        found = traces(self.network)
+        keeps = {}
+        for drop in drops:
+            slot, source = self.slots[drop.at], self.network.nodes[ends(drop.at)[0]]
+            taken = 1.0 - source.protected if isinstance(source, Source) else 1.0
+            ranges = ranges_of(drop, slot)
+            if ranges is not None and slot.field is not None and isinstance(source, Source):
+                histogram = source_histogram(catalog.network, drop.at, slot.field, found)
+                taken *= 1.0 if histogram is None else histogram.share(ranges)
+            keeps[drop.at] = 1.0 - (1.0 - drop.keep) * taken
+        return catalog.load_with(keeps) / catalog.load if catalog.load > 0 else 1.0
+
     # ── SQL ──────────────────────────────────────────────────────────────────────────────────────
 
     def passes(self, arc: str, columns: Sequence[Column], number: NumberAt, ranges: int = RANGES) -> str:
@@ -213,7 +231,22 @@ def _fields(network: Network) -> dict[str, str]:
 
 
 def quoted(name: str) -> str:
-    return f"`{name}`"
+    """A name as SQL, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    """A string as SQL.
+
+    Which escapes Spark understands inside quotes is a setting of the session, and so is what becomes of `${…}`.
+    Bytes mean the same everywhere.
+
+    >>> text("a;b"), text("it's")
+    ("'a;b'", "CAST(X'69742773' AS STRING)")
+    """
+    if any(mark in value for mark in "'\\$"):
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    return f"'{value}'"
 
 
 def sql(expression: Expression) -> str:
@@ -228,7 +261,7 @@ def _quote(expression: Expression) -> Expression:
         value = expression.value
         if isinstance(value, float) and value != int(value):
             return Field(f"({value!r}D)")  # 0.1 would be a decimal, and so would all that is computed with it
-        return expression
+        return Field(text(value)) if isinstance(value, str) else expression
     changes: dict[str, object] = {}
     for one in fields(expression):
         value = getattr(expression, one.name)
@@ -241,8 +274,7 @@ def _quote(expression: Expression) -> Expression:
 
 def row_hash(place: str, columns: Sequence[str]) -> str:
     """A stable hash of a row, below 2⁵³; another one at each node, so that drops in a row are independent."""
-    salt = place.replace("'", "''")
-    return f"shiftrightunsigned(xxhash64('{salt}', {', '.join(map(quoted, columns))}), 11)"
+    return f"shiftrightunsigned(xxhash64({text(place)}, {', '.join(map(quoted, columns))}), 11)"
 
 
 def _below(value: str, number: str) -> str:

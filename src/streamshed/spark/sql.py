@@ -26,7 +26,7 @@ from streamshed.network.graph import (
     ends,
 )
 from streamshed.spark.layout import QueryLayout
-from streamshed.spark.slots import RANGES, NumberAt, Slots, quoted, sql
+from streamshed.spark.slots import RANGES, NumberAt, Slots, quoted, sql, text
 
 SPARK_TYPES = {"LONG": "BIGINT", "SHORT": "SMALLINT", "BYTE": "TINYINT"}
 CONTROL = "_streamshed_control"
@@ -70,9 +70,9 @@ class Parser:
         ready = [column for column in source.schema if column.name in given and column.name != raw]
         fields = [column for column in source.schema if column not in ready]
         ddl = ", ".join(f"{quoted(column.name)} {spark_type(column)}" for column in fields)
-        pairs = ", ".join(f"'{key}', '{value}'" for key, value in source.parse["options"].items())
+        pairs = ", ".join(f"{text(str(k))}, {text(str(value))}" for k, value in source.parse["options"].items())
         options = f", map({pairs})" if pairs else ""
-        call = f"from_{source.parse['format']}(CAST({quoted(raw)} AS STRING), '{ddl}'{options})"
+        call = f"from_{source.parse['format']}(CAST({quoted(raw)} AS STRING), {text(ddl)}{options})"
         inner = ", ".join([f"{call} AS _parsed", *(quoted(column.name) for column in ready)])
         outer = ", ".join(
             quoted(column.name) if column in ready else f"_parsed.{quoted(column.name)} AS {quoted(column.name)}"
@@ -237,11 +237,11 @@ class Writer:
         above = {column.name: column for column in self.network.schemas[box.inputs[0]]}
         made = []
         for name, expression in box.select.items():
-            text = sql(expression)
+            value = sql(expression)
             before = above.get(str(expression))
             if before is None or before.type != types[name].type:
-                text = f"CAST({text} AS {spark_type(types[name])})"
-            made.append(f"{text} AS {quoted(name)}")
+                value = f"CAST({value} AS {spark_type(types[name])})"
+            made.append(f"{value} AS {quoted(name)}")
         return made
 
     def _counted(self, box: Box, rows: str) -> str:

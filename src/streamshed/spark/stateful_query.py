@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -18,11 +18,24 @@ class StatefulQuery(NetworkQuery):
 
     def stream(self) -> DataFrame:
         token = f"streamshed_{next(view_numbers)}"
+        views: list[str] = []
+
+        def view(rows: DataFrame, name: str) -> str:
+            views.append(f"{token}_{name}")
+            rows.createOrReplaceTempView(views[-1])
+            return views[-1]
+
+        try:
+            return self._made(view)
+        finally:
+            # Views would outlive the query in the user's session; the plan does not need them once it is analysed.
+            for name in views:
+                self.spark.catalog.dropTempView(name)
+
+    def _made(self, view: Callable[[DataFrame, str], str]) -> DataFrame:
         slots = self.slots
-        self.control.relation(self.spark).createOrReplaceTempView(f"{token}_control")
-        inputs = {name: f"{token}_in{index}" for index, name in enumerate(self.layout.sources)}
-        for name, view in inputs.items():
-            self.sources[name].createOrReplaceTempView(view)
+        control = view(self.control.relation(self.spark), "control")
+        inputs = {name: view(self.sources[name], f"in{index}") for index, name in enumerate(self.layout.sources)}
         raw = {raw_arc(name) for name in slots.raw}
         writer = Writer(
             self.layout,
@@ -35,22 +48,15 @@ class StatefulQuery(NetworkQuery):
             self.functions,
             self.parsers,
             carry=CONTROL,
-            control=f"{token}_control",
+            control=control,
         )
         network = self.layout.network
         for index, source in enumerate(one for one in network.sources if one.name in inputs):
             rows = self.spark.sql(writer.computed(source.name))
             if source.arrived is not None and source.watermark is not None:
                 rows = rows.withWatermark(source.arrived, f"{source.watermark * 1e3:.0f} milliseconds")
-            view = f"{token}_source{index}"
-            rows.createOrReplaceTempView(view)
-            writer.views = {**writer.views, source.name: view}
-        text = writer.rows(self.layout.outputs[0])
-        # Views would outlive the query in the user's session; the plan does not need them once it is analysed.
-        made = self.spark.sql(text).where(arrived_mark(self.serial))
-        for view in [f"{token}_control", *inputs.values(), *writer.views.values()]:
-            self.spark.catalog.dropTempView(view)
-        return made
+            writer.views = {**writer.views, source.name: view(rows, f"source{index}")}
+        return self.spark.sql(writer.rows(self.layout.outputs[0])).where(arrived_mark(self.serial))
 
     def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
         (output,) = self.layout.outputs
@@ -65,10 +71,12 @@ class StatefulQuery(NetworkQuery):
         return self.query
 
     def _batch(self, rows: DataFrame, number: int) -> None:
+        with self._ours("the time of a batch could not be read"):
+            self._batch_time(number)
         try:
             self._sink(rows, number)
         except Exception as error:
             raise self._failure(error) from None
-        found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), self._wanted)
-        with self._lock:
-            self._counts[number] = {self._named[mark]: count for mark, count in found.items()}
+        with self._ours("the rows of a batch could not be counted", blinds=True):
+            found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), self._wanted)
+            self._counted(number, {self._named[mark]: count for mark, count in found.items()}, {})

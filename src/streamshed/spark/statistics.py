@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from streamshed.network.graph import Source
 from streamshed.network.qos import Histogram
 from streamshed.network.ranges import Ranges
 
@@ -55,3 +58,26 @@ class ValueSample:
         ours = np.searchsorted(values, at, side="right") / len(values)
         theirs = np.array([known.share(Ranges.between(-np.inf, float(x))) for x in at])
         return float(np.max(np.abs(ours - theirs)))
+
+
+class Spreads:
+    """The last few samples of the fields of all sources. Batches add to it, from threads of their own."""
+
+    def __init__(self) -> None:
+        self._fields: dict[tuple[str, str], ValueSample] = {}
+        self._lock = threading.Lock()
+
+    def add(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        with self._lock:
+            for field_name, seen in values.items():
+                self._fields.setdefault((source, field_name), ValueSample()).add(seen)
+
+    def of(self, source: Source, off: float) -> Mapping[str, Histogram]:
+        """How the values of a source are spread: as known, or as measured where that is more than `off` away."""
+        spread = dict(source.values)
+        with self._lock:
+            for (name, column), sample in self._fields.items():
+                histogram = sample.histogram() if name == source.name else None
+                if histogram is not None and (column not in spread or sample.distance(spread[column]) > off):
+                    spread[column] = histogram
+        return spread

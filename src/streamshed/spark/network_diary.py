@@ -1,0 +1,61 @@
+"""Every change of a network's plan, for whoever asks later: in the log, and in the journal."""
+
+from __future__ import annotations
+
+import logging
+
+from streamshed.records import Drop, Plan
+from streamshed.spark.journal import Journal
+from streamshed.spark.network_books import NetworkReport
+
+log = logging.getLogger("streamshed")
+
+
+class Diary:
+    """What a network decided, when and why."""
+
+    def __init__(self, name: str, journal: Journal) -> None:
+        self._name = name
+        self._journal = journal
+        self._noted = (0, 0)
+
+    def change(self, plan: Plan, keep: float, report: NetworkReport, bound: float) -> None:
+        """A plan was put in force that leaves this share of the work."""
+        log.info(
+            "%s: plan %d, %s: %s%s", self._name, plan.version, plan.mode.value, plan.reason, _listed(plan.drops)
+        )
+        self._note(plan, keep, report, bound)
+
+    def still(self, plan: Plan, keep: float, report: NetworkReport, bound: float) -> None:
+        """It is still in force: worth another line now and then, if it drops anything."""
+        if plan.drops and self._journal.due:
+            self._note(plan, keep, report, bound)
+
+    def _note(self, plan: Plan, keep: float, report: NetworkReport, bound: float) -> None:
+        arrived, shed = sum(report.arrived.values()), sum(report.shed.values())
+        # Counts may fall when another query comes to have seen the most of an arc.
+        before, self._noted = self._noted, (arrived, shed)
+        self._journal.note(
+            keep=round(keep, 6),
+            mode=plan.mode.value,
+            version=plan.version,
+            reason=plan.reason,
+            drops=[{"at": drop.at, "keep": round(drop.keep, 6), "where": drop.where} for drop in plan.drops],
+            arrived=max(0, arrived - before[0]),
+            shed=max(0, shed - before[1]),
+            latency=round(report.latency_last, 3),
+            bound=bound,
+        )
+
+    def begin(self, report: NetworkReport) -> None:
+        """Count from here on: what an earlier run did is in its own lines."""
+        self._noted = (sum(report.arrived.values()), sum(report.shed.values()))
+
+    def close(self) -> None:
+        self._journal.write()
+
+
+def _listed(drops: tuple[Drop, ...]) -> str:
+    return "".join(
+        f"; {drop.at} keeps {drop.keep:.3f}{f' of {drop.where}' if drop.where else ''}" for drop in drops
+    )
