@@ -234,8 +234,8 @@ def soak(batches: int, every: int, folder: Path) -> int:
         running.close()
     print(f"shed stream: {report.shed:,} of {report.arrived:,} rows dropped, {report.unseen} batches unseen")
     print(
-        f"network: {sum(network_report.shed.values()):,} of {sum(network_report.reached.values()):,} rows dropped, "
-        f"{network_report.unseen} batches unseen"
+        f"network: {sum(network_report.shed.values()):,} of {sum(network_report.reached.values()):,} rows "
+        f"dropped, {network_report.unseen} batches unseen"
     )
     del query, kept, handle, running
     return _judge(looks, batches, before, threads_before, watch)
