@@ -90,7 +90,6 @@ def watched(context):
     print("stopped")
 
 SparkContext.stop = watched
-check = cli.cli_run._watch  # anything of the module: it must be loaded before it is replaced
 if "interrupt" in sys.argv:
     sys.argv.remove("interrupt")
     def interrupted(*arguments, **options):
@@ -263,9 +262,9 @@ outputs:
     assert boxes["after_none"].selectivity == 0.123456
     shown = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.strip()}
     for name, box in boxes.items():
-        if box.selectivity != 0.123456:
-            assert float(shown[name][2]) == box.cost or name == "after_none"
-        assert float(shown[name][4]) == pytest.approx(box.selectivity, rel=1e-3)
+        # To the digits that are shown.
+        assert float(shown[name][2]) == pytest.approx(box.cost, rel=5e-3)
+        assert float(shown[name][4]) == pytest.approx(box.selectivity, rel=5e-4)
     assert "minutes: selectivity left at 0.7; the sample has 0.00101" in done.stdout
     assert "after_none: no row of the sample reaches it; left as it was" in done.stdout
 

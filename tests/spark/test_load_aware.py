@@ -20,10 +20,11 @@ from streamshed.experiments.las_spark import RecordedSource, Recording, read
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import digests
-from streamshed.spark.control import HistoryFile, Store
 from streamshed.spark.cost_orders import COST, DIGEST, ORDER, CostTable, Order, OrderHistory, with_orders
 from streamshed.spark.load_shedder import LoadShedder
 from streamshed.spark.monitor import SessionMonitor
+from streamshed.spark.orders.order_file import HistoryFile
+from streamshed.spark.orders.store import Store
 from tests.spark.helpers import put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark

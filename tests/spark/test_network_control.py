@@ -51,19 +51,19 @@ def test_the_plan_of_an_unfinished_batch_stays_whatever_the_others_ask_for() -> 
     time = int(store.now * 1000) + 500
     plans.begun("slow", 7, time)
     publish(plans, store, 200, first=1)
-    assert plans.shown.at(time).numbers == (0.0,)
+    assert plans.history.at(time).numbers == (0.0,)
     # After a crash: another process, which does not know yet what the queries have left undone.
     again = control(store, "slow", "quick")
     publish(again, store, 100, first=300)
-    assert again.shown.at(time).numbers == (0.0,)
+    assert again.history.at(time).numbers == (0.0,)
     again.begun("slow", 7, time)
     again.finished("quick", 500)
     publish(again, store, 100, first=500)
-    assert again.shown.at(time).numbers == (0.0,)
+    assert again.history.at(time).numbers == (0.0,)
     # And once the batch is done, nobody asks again.
     again.finished("slow", 7)
     publish(again, store, 2, first=700)
-    assert again.shown.at(time).version == 0
+    assert again.history.at(time).version == 0
     assert len(again.history.spans) < 70
 
 
@@ -82,11 +82,11 @@ def test_a_plan_that_is_renewed_is_one_plan() -> None:
         store.now += 10.0
         plans.publish((3.0,), 0.5, 20.0)
     assert len(plans.history.spans) == 1
-    assert plans.shown.at(int(store.now * 1000) + 15_000).numbers == (3.0,)
-    assert plans.shown.at(int(store.now * 1000) + 25_000).numbers == ()
+    assert plans.history.at(int(store.now * 1000) + 15_000).numbers == (3.0,)
+    assert plans.history.at(int(store.now * 1000) + 25_000).numbers == ()
     # One that would end sooner is another: a pin of a day does not outlive its hand.
     plans.publish((3.0,), 0.5, 5.0)
-    assert plans.shown.at(int(store.now * 1000) + 15_000).numbers == ()
+    assert plans.history.at(int(store.now * 1000) + 15_000).numbers == ()
 
 
 @pytest.mark.parametrize("number", ["'x'", "NaN", "true", "[1]", "1e999"])
@@ -105,7 +105,7 @@ def test_to_fail_open_needs_no_storage() -> None:
     plans = control(store)
     publish(plans, store, 1)
     time = int(store.now * 1000) + 500
-    assert plans.shown.at(time).numbers
+    assert plans.history.at(time).numbers
 
     def broken(name: str, data: bytes | None = None) -> bytes | None:
         raise OSError("the disk is gone")
@@ -113,7 +113,7 @@ def test_to_fail_open_needs_no_storage() -> None:
     store.write = store.read = broken  # type: ignore[assignment, method-assign]
     with pytest.raises(OSError, match="the disk is gone"):
         plans.keep_all()
-    assert plans.shown.at(time).numbers == (None,)
+    assert plans.history.at(time).numbers == (None,)
 
 
 def test_what_was_shed_on_an_arc_is_one_querys_truth() -> None:

@@ -312,7 +312,7 @@ def test_a_plan_is_renewed_while_a_batch_runs_and_ends_when_none_does(spark: Spa
         free.wait(60)
 
     def until() -> int:
-        return running._control.shown.spans[-1].until
+        return running._control.history.spans[-1].until
 
     running = start(spark, simple(), folder, sinks={"o": sink})
     drops = (ss.Drop("s->f", 0.5),)
@@ -321,14 +321,14 @@ def test_a_plan_is_renewed_while_a_batch_runs_and_ends_when_none_does(spark: Spa
         with running._lock:
             running._controller._plan = ss.Plan(drops=drops, wanted=drops)
             running._adopt()
-        first, spans = until(), len(running._control.shown.spans)
+        first, spans = until(), len(running._control.history.spans)
         lease = max(20.0, 5 * running.latency)
         running.renew(time.time())
         assert until() == first, "not before half of it is over"
         time.sleep(0.05)
         running.renew(time.time() + lease / 2 + 1)
         assert until() > first
-        assert len(running._control.shown.spans) == spans
+        assert len(running._control.history.spans) == spans
         free.set()
         running.process_all_available()
         wait_for(lambda: running.report().arrived.get("s") == 3 * ROWS and not running._busy())
@@ -348,14 +348,14 @@ def test_a_pinned_plan_is_renewed_and_told_as_it_is(spark: SparkSession, folder:
         # What the controller learns from is the plan that was carried out.
         assert [sample.share for sample in running.samples] == pytest.approx([0.1] * len(running.samples))
         assert all(sample.dropping for sample in running.samples)
-        until = running._control.shown.spans[-1].until
+        until = running._control.history.spans[-1].until
         time.sleep(0.05)
         running.renew(time.time() + 50_000)
-        assert running._control.shown.spans[-1].until > until
+        assert running._control.history.spans[-1].until > until
         running.stop()
-        until = running._control.shown.spans[-1].until
+        until = running._control.history.spans[-1].until
         running.renew(time.time() + 200_000)
-        assert running._control.shown.spans[-1].until == until
+        assert running._control.history.spans[-1].until == until
 
 
 @pytest.mark.complains

@@ -120,7 +120,7 @@ class FusedQuery(NetworkQuery):
         span = PlanSpan(0, 0, 0, 1.0, ())
         with self._ours("the plan of a batch could not be looked up, and all of its rows are kept"):
             batch_time = self._batch_time(number)
-            span = span if batch_time is None else self.control.shown.at(batch_time)
+            span = span if batch_time is None else self.control.history.at(batch_time)
         lost: dict[str, Loss] = {}
         stages: list[_Stage] = []
         kept: list[DataFrame] = []

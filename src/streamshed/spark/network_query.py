@@ -116,7 +116,7 @@ class _Probe:
         self._query.runtime.ended(self._query)
 
     def span_at(self, batch_time: int) -> Span:
-        span = self._query.control.shown.at(batch_time)
+        span = self._query.control.history.at(batch_time)
         return Span(span.start, span.until, span.share, span.version)
 
     def finished(self, query: QueryWatch, sample: Sample) -> None:

@@ -85,10 +85,6 @@ class HistoryFile(Generic[SpanT, HistoryT]):
                 hint="give control= a folder that this user may write to",
             ) from error
 
-    @property
-    def shown(self) -> HistoryT:
-        return self.history
-
     def put(
         self, make: Callable[[int], SpanT], also: Callable[[HistoryT], None], *, mirror: bool = True
     ) -> SpanT | None:
