@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.spark.helpers import put_rows, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 300
+AN_HOUR_AGO = datetime.now(timezone.utc) - timedelta(hours=1)
 SCHEMA = "id LONG, user LONG, v DOUBLE, at TIMESTAMP"
 
 
@@ -38,8 +40,9 @@ def network(latency: str = "max 1 hour", on_error: str = "fail", load_aware: boo
 
 
 def events(spark: SparkSession, folder: Path, sign: int = 1) -> DataFrame:
-    """Rows that came long ago."""
+    """Rows that came an hour ago: too late for most bounds, and not so long ago that nobody believes it."""
     rows = stream(spark, folder).withColumn("v", F.col("id").cast("double") * sign)
+    rows = rows.withColumn("at", F.lit(AN_HOUR_AGO))
     return rows.select("id", "user", "v", "at").repartition(2)
 
 
@@ -61,8 +64,8 @@ def test_with_nothing_to_shed_it_is_an_ordinary_box(spark: SparkSession, tmp_pat
         put_rows(tmp_path / "in", number * ROWS, ROWS)
     found = {}
     for kind in (True, False):
-        # The rows are from months ago: any bound that they can be within is longer than that.
-        made = network("max 100000 hours", load_aware=kind)
+        # The rows are an hour old: any bound that they can be within is longer than that.
+        made = network("max 100 hours", load_aware=kind)
         running = start(events(spark, tmp_path / "in"), made, tmp_path / str(kind))
         running.process_all_available()
         running.stop()
