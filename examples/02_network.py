@@ -12,7 +12,7 @@ import streamshed as ss
 from streamshed.network import Builder
 from streamshed.spark.session import leave_spark, local_session
 
-OVERLOAD, BOUND, RISES, SHEDS, AT_MOST = 2.0, 6.0, 45, 30, 240  # the last four are seconds
+OVERLOAD, BOUND, RISES, SHEDS, AT_MOST = 2.0, 10.0, 60, 40, 240  # the last four are seconds
 
 spark = local_session("network", **{"spark.sql.adaptive.enabled": "false"})
 cores = spark.sparkContext.defaultParallelism
