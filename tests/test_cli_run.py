@@ -11,7 +11,7 @@ import pytest
 
 from streamshed.network import spec
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.cluster
 
 SPEC = """
 network: small
