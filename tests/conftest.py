@@ -22,7 +22,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """What has to run on one worker: a Spark session with all that is on it; Sparks of their own, one at a time."""
+    """What has to run on one worker: a Spark session with all that is on it; Sparks of their own, in turn."""
     if item.get_closest_marker("cluster") is not None:
         return "cluster"
     if item.get_closest_marker("spark") is None and "spark" not in getattr(item, "fixturenames", ()):
