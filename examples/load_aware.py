@@ -13,7 +13,7 @@ import time
 from pyspark.sql.functions import expr
 
 import streamshed as ss
-from streamshed.spark.session import local_session
+from streamshed.spark.session import leave_spark, local_session
 
 RATE = 400  # rows a second; what they cost is 5.6 ms on average, so that two cores can do 357 at the very best
 CHEAP, DEAR = "author 1", "author 0"
@@ -69,7 +69,7 @@ out = ss.load_aware(
     mentions,
     decorate,
     key="mention",
-    latency="avg 5 seconds over 1000 rows",
+    latency="avg 5 seconds over 300 rows",
     schema="mention STRING, info STRING",
     arrived="timestamp",
     window=256,
@@ -86,4 +86,4 @@ with ss.load_shedder(out) as handle:
     stop_between_batches(query)
     handle.settle()
     print(f"in all: {handle}")
-spark.stop()
+leave_spark()

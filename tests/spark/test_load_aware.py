@@ -20,7 +20,7 @@ from streamshed.experiments.las_spark import RecordedSource, Recording, read
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import digests
-from streamshed.spark.cost_orders import COST, DIGEST, ORDER, CostTable, Order, OrderHistory, with_orders
+from streamshed.spark.cost_orders import COST, DIGEST, OFF, ORDER, CostTable, Order, OrderHistory, with_orders
 from streamshed.spark.load_shedder import LoadShedder
 from streamshed.spark.monitor import SessionMonitor
 from streamshed.spark.orders.order_file import HistoryFile
@@ -312,7 +312,7 @@ def test_without_its_control_file_nothing_is_shed(events: DataFrame, tmp_path: P
             wait_for(lambda: handle.costs["learning_rows"] == kept[0])
             (tmp_path / "control" / "off.control.json").unlink()
         if number == 1:
-            wait_for(lambda: handle.order is None)
+            wait_for(lambda: handle.order is not None and handle.order.mode == OFF)
 
     query = out.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "state")).start()
     try:
