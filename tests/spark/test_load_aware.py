@@ -127,7 +127,9 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     assert OrderHistory.decode(cells, file.history.encode()) == file.history
     # A broken text is no order.
     Path(file.path.removeprefix("file:")).write_bytes(b"{")
-    file.follow()
+    broken = file.follow()
+    assert broken == OrderHistory(cells)
+    file.show(broken)
     assert {len(row[ORDER]) for row in found()} == {1}
 
 
