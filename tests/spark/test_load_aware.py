@@ -453,3 +453,11 @@ def test_not_a_function_and_not_a_stream(spark: SparkSession, events: DataFrame)
     for other in (events, None):
         with pytest.raises(ss.InvalidArgument, match=r"not the output of load_aware\(\)"):
             ss.load_shedder(other)  # type: ignore[arg-type]
+
+
+def test_the_handle_is_found_after_transformations(events: DataFrame) -> None:
+    out = ss.load_aware(events, twice, **BASIC)
+    handle = ss.load_shedder(out)
+    for made in (out.withColumn("more", F.lit(1)), out.alias("a"), out.where("true")):
+        assert ss.load_shedder(made) is handle
+    handle.close()
