@@ -3,7 +3,7 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 READY  := $(VENV)/.ready
-# One worker has the Spark session and everything on it, the other the rest.
+# Each worker has a Spark session and all that runs on it (tests/conftest.py); the rest goes where there is time.
 BESIDE := -n 2 --dist loadgroup
 
 .PHONY: demo test test-all check unit bench soak setup java clean help

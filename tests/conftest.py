@@ -21,17 +21,27 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def group_of(item: pytest.Item) -> str | None:
+    """What has to run on one worker: a Spark session with all that is on it; Sparks of their own, in turn."""
+    if item.get_closest_marker("cluster") is not None:
+        return "cluster"
+    if item.get_closest_marker("spark") is None and "spark" not in getattr(item, "fixturenames", ()):
+        return None
+    # Two sessions, for two workers, with about as much to do each and little code that both have to compile.
+    return "networks" if any(part in item.path.name for part in ("network", "load_aware")) else "spark"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, one has all that needs the session, and Sparks of their own start one at a time."""
     for item in items:
-        for group in ("spark", "cluster"):
-            if item.get_closest_marker(group) is not None or group in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(group))
-                if getattr(config.option, "loadgroup", False) and hasattr(item, "_id"):
-                    # pytest-xdist 3.8 writes the group where pytest 9.2 no longer reads it, and then, silently,
-                    # there are no groups: two sessions, and Sparks beside them (pytest-xdist issue 1386).
-                    item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+        group = group_of(item)
+        if group is None:
+            continue
+        item.add_marker(pytest.mark.xdist_group(group))
+        if getattr(config.option, "loadgroup", False) and hasattr(item, "_id"):
+            # pytest-xdist 3.8 writes the group where pytest 9.2 no longer reads it, and then, silently, every test
+            # is a group of its own (pytest-xdist issue 1386).
+            item._id = type(item._id).parse(f"{item.nodeid}@{group}")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from streamshed.network import spec
 from streamshed.network.graph import Output
 from streamshed.network.qos import LatencyGraph, LossGraph, QoS, ValueGraph
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.cluster
 
 Done = subprocess.CompletedProcess[str]
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from streamshed.bench import shop
 from streamshed.network.catalog import Catalog
 from streamshed.policies.registry import live_policy
@@ -22,6 +24,7 @@ console.print(demo.summary_table(demo.run(console, Path(sys.argv[1]), 4.0, times
 """
 
 
+@pytest.mark.cluster
 def test_a_short_demo_tells_of_all_policies_on_the_same_arrivals(tmp_path: Path) -> None:
     # In a process of its own: the demo sets up Spark to its liking.
     command = [sys.executable, "-c", SHORT, str(tmp_path / "demo.png")]

@@ -29,7 +29,7 @@ def main(folder: Path, keep: float, die_at: int) -> None:
         (folder / "out" / f"{number}.{os.getpid()}.json").write_text(json.dumps(ids))
         # Another plan for every batch.
         handle.pin(keep * (0.5 + 0.05 * number))
-        time.sleep(1.0)
+        time.sleep(0.3)
         if number == die_at:
             os.kill(jvm, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -37,7 +37,7 @@ def main(folder: Path, keep: float, die_at: int) -> None:
     query = kept.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "state"))
     running = query.trigger(availableNow=True).start()
     running.awaitTermination()
-    time.sleep(1.0)
+    handle.settle(60.0)
     report = handle.report()
     numbers = {"arrived": report.arrived, "kept": report.kept, "unseen": report.unseen}
     (folder / "report.json").write_text(json.dumps(numbers))

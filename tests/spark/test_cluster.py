@@ -19,7 +19,7 @@ def test_it_sheds_and_counts_on_separate_executors(tmp_path: Path) -> None:
     for i in range(6):
         put_rows(source, i * 1000, 1000)
     command = [sys.executable, "-m", "tests.spark.cluster_job", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["executors"] == 2

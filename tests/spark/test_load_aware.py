@@ -20,7 +20,7 @@ from streamshed.experiments.las_spark import RecordedSource, Recording, read
 from streamshed.policies.load_aware import hashes as draw_hashes
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import digests
-from streamshed.spark.cost_orders import COST, DIGEST, ORDER, CostTable, Order, OrderHistory, with_orders
+from streamshed.spark.cost_orders import COST, DIGEST, OFF, ORDER, CostTable, Order, OrderHistory, with_orders
 from streamshed.spark.load_shedder import LoadShedder
 from streamshed.spark.monitor import SessionMonitor
 from streamshed.spark.orders.order_file import HistoryFile
@@ -127,7 +127,9 @@ def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, t
     assert OrderHistory.decode(cells, file.history.encode()) == file.history
     # A broken text is no order.
     Path(file.path.removeprefix("file:")).write_bytes(b"{")
-    file.follow()
+    broken = file.follow()
+    assert broken == OrderHistory(cells)
+    file.show(broken)
     assert {len(row[ORDER]) for row in found()} == {1}
 
 
@@ -312,7 +314,7 @@ def test_without_its_control_file_nothing_is_shed(events: DataFrame, tmp_path: P
             wait_for(lambda: handle.costs["learning_rows"] == kept[0])
             (tmp_path / "control" / "off.control.json").unlink()
         if number == 1:
-            wait_for(lambda: handle.order is None)
+            wait_for(lambda: handle.order is not None and handle.order.mode == OFF)
 
     query = out.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "state")).start()
     try:
@@ -451,3 +453,11 @@ def test_not_a_function_and_not_a_stream(spark: SparkSession, events: DataFrame)
     for other in (events, None):
         with pytest.raises(ss.InvalidArgument, match=r"not the output of load_aware\(\)"):
             ss.load_shedder(other)  # type: ignore[arg-type]
+
+
+def test_the_handle_is_found_after_transformations(events: DataFrame) -> None:
+    out = ss.load_aware(events, twice, **BASIC)
+    handle = ss.load_shedder(out)
+    for made in (out.withColumn("more", F.lit(1)), out.alias("a"), out.where("true")):
+        assert ss.load_shedder(made) is handle
+    handle.close()

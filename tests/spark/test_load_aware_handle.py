@@ -152,10 +152,10 @@ def in_time(action: Callable[[], object]) -> bool:
     return not thread.is_alive()
 
 
-def order_now(handle: LoadShedder) -> float | None:
-    """The mode of the order that a batch gets which starts in a moment; None if there is none."""
+def mode_now(handle: LoadShedder) -> float:
+    """What a batch is told to do that starts in a moment."""
     order = handle.told_at(int(time.time() * 1000) + 200).order
-    return None if order is None else order.mode
+    return OFF if order is None else order.mode
 
 
 # Spark's own threads.
@@ -179,16 +179,16 @@ def test_what_tasks_report_is_taken_although_the_storage_stands_still(
 def test_failing_open_needs_no_storage(handle: LoadShedder, files: dict[str, bytes]) -> None:
     start(handle, Watch())
     run_batch(handle, Watch(), 0)
-    assert order_now(handle) == ENFORCE
+    assert mode_now(handle) == ENFORCE
     MemoryStore.stands_still = threading.Event()
     threading.Thread(target=lambda: handle.configure(latency="avg 3 seconds"), daemon=True).start()
     time.sleep(0.1)
     assert in_time(lambda: handle.fail_open(RuntimeError("a bug")))
-    assert order_now(handle) is None
+    assert mode_now(handle) == OFF
     # Whatever was being stored meanwhile does not bring the orders back.
     MemoryStore.stands_still.set()
     wait_for(lambda: handle.latency == "avg 3 seconds" and not handle._opened)
-    assert order_now(handle) is None
+    assert mode_now(handle) == OFF
 
 
 @pytest.mark.complains
@@ -209,7 +209,7 @@ def test_after_a_failure_all_rows_are_kept_for_a_while_and_then_it_comes_back(
     table = handle.costs["table"]
     run_batch(handle, Watch(), 2)
     handle.renew(time.time() + 1.0)
-    assert order_now(handle) is None
+    assert mode_now(handle) == OFF
     assert handle.mode is Mode.ENFORCE
     # It learns all the same, and a batch that runs again in the next process finds nothing in force either.
     assert handle.costs["table"] > table
@@ -217,7 +217,7 @@ def test_after_a_failure_all_rows_are_kept_for_a_while_and_then_it_comes_back(
     monkeypatch.setattr(load_shedder, "PAUSE", 0.0)
     handle.fail_open(RuntimeError("another"))
     handle.renew(time.time())
-    wait_for(lambda: order_now(handle) == ENFORCE)
+    wait_for(lambda: mode_now(handle) == ENFORCE)
     said = [record.getMessage() for record in caplog.records]
     assert sum("all rows are kept for the next" in line for line in said) == 1
     assert sum("orders are given again" in line for line in said) == 1
@@ -251,7 +251,7 @@ def test_a_query_starts_although_nothing_can_be_read_or_saved(files: dict[str, b
     with new_handle(files) as handle:
         MemoryStore.broken = True
         start(handle, Watch())
-        assert order_now(handle) is None
+        assert mode_now(handle) == OFF
         run_batch(handle, Watch(), 0)
         assert handle.report().kept == 100
 
@@ -272,19 +272,19 @@ def test_removing_the_control_file_is_an_off_switch(
         run_batch(handle, Watch(), batch)
         handle.renew(time.time() + 100.0)
     time.sleep(0.1)
-    assert handle.order is None
-    assert order_now(handle) is None
-    assert handle.span_at(later).version == 0
+    assert mode_now(handle) == OFF
+    assert handle.order is not None
+    assert handle.span_at(later).version == handle.order.version
     assert CONTROL not in files
     assert sum("removed by somebody else" in record.getMessage() for record in caplog.records) == 1
     # Also for a batch that runs again, and for a query that starts meanwhile.
     assert json.loads(files[SAVED])["orders"][-1][4] == OFF
     start(handle, Watch("other"))
-    assert order_now(handle) is None
+    assert mode_now(handle) == OFF
     assert CONTROL not in files
     # Until told otherwise.
     handle.mode = "enforce"  # type: ignore[assignment]
-    assert order_now(handle) == ENFORCE
+    assert mode_now(handle) == ENFORCE
     assert CONTROL in files
 
 
@@ -448,7 +448,7 @@ def test_nothing_of_a_closed_handle_is_left(files: dict[str, bytes]) -> None:
         assert len(threads()) == before + 1
     assert len(threads()) == before
     assert removed == [handle]
-    assert order_now(handle) is None
+    assert mode_now(handle) == OFF
     assert handle.serial not in load_mail._RECEIVERS
     handle.close()
     assert removed == [handle]

@@ -173,6 +173,25 @@ def test_an_edited_control_file_is_obeyed_until_its_plan_ends(
         assert handle.keep == 1.0
 
 
+# Dropping in vain.
+
+
+@pytest.mark.complains
+def test_a_trigger_longer_than_the_bound_sheds_nothing_and_says_so(
+    spark: SparkSession, source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = ss.shed(stream(spark, source, files=100), "1 second", key="id")
+    handle = ss.shedder(kept)
+    with running(kept, tmp_path / "s", processingTime="2 seconds") as query:
+        for number in range(3):
+            put_rows(source, number * 500, 500)
+            query.processAllAvailable()
+        counted(handle, 1500)
+        wait_for(lambda: "cannot help" in handle.reason)
+    assert handle.report().shed == 0
+    assert "trigger interval of 2.0 s alone is longer than the bound of 1.0 s" in caplog.text
+
+
 # Whose plan it is.
 
 

@@ -16,7 +16,7 @@ FILES, ROWS = 6, 500
 
 def run(folder: Path, keep: float, die_at: int) -> int:
     command = [sys.executable, "-m", "tests.spark.restart_job", str(folder), str(keep), str(die_at)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if die_at < 0:
         assert done.returncode == 0, done.stderr[-3000:]
     return done.returncode

@@ -437,10 +437,8 @@ class LoadShedder:
         if self._foreign or self._closed or silent or time.monotonic() < self._paused_until:
             return
         self._renew_at = time.time() + RETRY
-        history, table = self._control.history, self._rules.table
-        if table is not None and history.table(table.number) is None:
-            self._control.history = history.with_table(table)
-        version = history.version + 1
+        self._control.history = self._with_table(self._control.history)
+        version = self._control.history.version + 1
         mode = _MODES[self._mode]
         if self._guarded(
             "an order cannot be stored; the one before holds until it runs out, and rows are all kept then",
@@ -480,19 +478,24 @@ class LoadShedder:
     def _end_orders(self) -> None:
         """Keep every row from now on, also when a batch from now on runs again."""
         self._open_row()
-        history = self._control.history
-        now = int(time.time() * 1000)
-        if history.spans and history.spans[-1].mode != OFF:
-            # In place of one that was to start in a moment, which no batch has seen.
-            off = self._rules.order(now, _LEASE, history.version + 1, OFF, self._goal)
-            self._control.history = history.add(off)
         for query_id in self._readers:
             self._guarded("orders cannot be saved beside the checkpoint", partial(self._save, query_id))
 
     def _open_row(self) -> None:
+        """Keep every row from this moment on, without asking the storage."""
         # The JVM may be gone, and the rows with it.
         with contextlib.suppress(Exception):
-            self._control.open_row()
+            history = self._control.history
+            if history.spans and history.spans[-1].mode != OFF:
+                # From now on, and not after an order that was to start in a moment: no batch has seen that one.
+                now = int(time.time() * 1000)
+                off = self._rules.order(now, _LEASE, history.version + 1, OFF, self._goal)
+                self._control.show(self._with_table(history).add(off))
+
+    def _with_table(self, history: OrderHistory) -> OrderHistory:
+        """A history with the table that the next order will name."""
+        table = self._rules.table
+        return history if table is None or history.table(table.number) is not None else history.with_table(table)
 
     def _hold(self) -> None:
         held = frozenset[int]().union(*(reader.held for reader in self._readers.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from streamshed.arbiter import hopeless
 from streamshed.records import Drop, Plan
 from streamshed.spark.journal import Journal
 from streamshed.spark.network_books import NetworkReport
@@ -21,9 +22,10 @@ class Diary:
 
     def change(self, plan: Plan, keep: float, report: NetworkReport, bound: float) -> None:
         """A plan was put in force that leaves this share of the work."""
-        log.info(
-            "%s: plan %d, %s: %s%s", self._name, plan.version, plan.mode.value, plan.reason, _listed(plan.drops)
-        )
+        # Only a person can help a bound that dropping cannot bring back.
+        level = logging.WARNING if hopeless(plan) else logging.INFO
+        told = (self._name, plan.version, plan.mode.value, plan.reason, _listed(plan.drops))
+        log.log(level, "%s: plan %d, %s: %s%s", *told)
         self._note(plan, keep, report, bound)
 
     def still(self, plan: Plan, keep: float, report: NetworkReport, bound: float) -> None:

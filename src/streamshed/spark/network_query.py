@@ -123,12 +123,16 @@ class _Probe:
         self._query.finished(sample)
 
     def running(self, query: QueryWatch, sample: Sample) -> None:
+        for box in self._query.load_aware.values():
+            box.shedder.running(query, sample)
         self._query.looked_at(sample)
 
     def look_after(self) -> float:
         return self._query.runtime.look_after()
 
     def renew(self, now: float) -> None:
+        for box in self._query.load_aware.values():
+            box.shedder.renew(now)
         self._query.runtime.renew(now)
 
     def fail_open(self, problem: BaseException) -> None:

@@ -313,7 +313,7 @@ class RunningNetwork(Handle):
             self._enforcer.close()
         for shedder in self.load_shedders.values():
             with contextlib.suppress(Exception):
-                getattr(shedder, "close", lambda: None)()
+                shedder.close()
         for query in self._queries.values():
             with contextlib.suppress(Exception):
                 query.close()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
-from streamshed.arbiter import Limits
+from streamshed.arbiter import Limits, hopeless
 from streamshed.controller import Controller
 from streamshed.durations import seconds
 from streamshed.policies import RandomShedding
@@ -362,8 +362,10 @@ class Shedder(Handle):
         self._plan = replace(plan, version=before.version + 1)
         self._untold.append(self._plan)
         changed = (before.keep, before.would_keep, before.mode) != (plan.keep, plan.would_keep, plan.mode)
-        if changed:
-            log.info("%s: keep %.3f instead of %.3f: %s", self.name, plan.keep, before.keep, plan.reason)
+        if changed or hopeless(plan):
+            # Only a person can help a bound that dropping cannot bring back.
+            level = logging.WARNING if hopeless(plan) else logging.INFO
+            log.log(level, "%s: keep %.3f instead of %.3f: %s", self.name, plan.keep, before.keep, plan.reason)
             for query_id in self._journals:
                 self._note(query_id)
 

@@ -135,8 +135,8 @@ class HistoryFile(Generic[SpanT, HistoryT]):
             self._row = b""
             self._show(b"")
         else:
-            start = max(int(self._now() * 1000), *(s.start + 1 for s in self.history.spans[-1:]), 0)
-            history = self.history.add(make(start))
+            # In place of a plan that has not begun yet, too: no batch has seen it.
+            history = self.history.add(make(int(self._now() * 1000)))
             self._take(history, self._text(history))
 
     def show(self, history: HistoryT) -> None:
