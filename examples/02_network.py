@@ -12,7 +12,7 @@ import streamshed as ss
 from streamshed.network import Builder
 from streamshed.spark.session import leave_spark, local_session
 
-OVERLOAD, BOUND, RISES, SHEDS, AT_MOST = 2.0, 10.0, 60, 40, 240  # the last four are seconds
+OVERLOAD, BOUND, RISES, SHEDS, AT_MOST = 2.0, 6.0, 45, 30, 240  # the last four are seconds
 
 spark = local_session("network", **{"spark.sql.adaptive.enabled": "false"})
 cores = spark.sparkContext.defaultParallelism
@@ -53,15 +53,13 @@ log = (
 )
 network = (
     Builder("weblog")
-    .source("log", "path STRING, status INT, ms DOUBLE, at TIMESTAMP", parse="json", arrived="at", rate=rate,
-            watermark="5 seconds", protect="status = 500", protected=0.03)
+    .source("log", "path STRING, status INT, ms DOUBLE, at TIMESTAMP", parse="json", arrived="at", rate=rate)
     .filter("answered", "log", "ms < 2000")
     .filter("failing", "answered", "status >= 500", selectivity=0.03)
     .map("cause", "failing", {"path": "path", "ms": "ms", "at": "at"}, cost=cores / able)
     .filter("slow", "answered", "ms > 100", selectivity=0.14)
     .map("advice", "slow", {"path": "path", "seconds": "ms / 1000", "at": "at"}, cost=cores / able)
-    .aggregate("load", "answered", "10 seconds", {"requests": "count(*)", "mean": "avg(ms)"}, by=["path"],
-               selectivity=0.01)
+    .map("load", "answered", {"path": "path", "ms": "ms", "at": "at"})
     .output("on-call", "cause", loss=[(100, 1.0), (0, 0.0)])
     .output("tuning", "advice", loss=[(100, 1.0), (20, 0.8), (0, 0.0)])
     .output("planning", "load", loss=[(100, 1.0), (10, 0.9), (0, 0.0)])
