@@ -510,23 +510,22 @@ def test_what_is_no_setting_cannot_be_set(spark: SparkSession, source: Path) -> 
         handle.keep = 0.5  # type: ignore[misc]
 
 
-def test_close_lets_go_of_everything(spark: SparkSession, source: Path, tmp_path: Path) -> None:
-    monitor = SessionMonitor.of(spark)
-    for stream_ in list(monitor._streams.values()):
-        monitor.remove(stream_)  # of other tests
-    listeners = len(spark.streams._jsqm.listListeners())
-    threads = {thread.name for thread in threading.enumerate()}
-    assert "streamshed" not in threads
-    fill(source, 1, 100)
+def test_close_lets_go_of_everything(spark: SparkSession, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A monitor of its own: the session's has the streams of other tests.
+    monkeypatch.setattr(SessionMonitor, "_by_session", type(SessionMonitor._by_session)())
+    executions: Any = spark._jsparkSession.listenerManager()
+
+    def ours() -> tuple[int, int, int]:
+        threads = sum(thread.name == "streamshed" for thread in threading.enumerate())
+        return threads, len(spark.streams._jsqm.listListeners()), len(executions.listListeners())
+
+    before = ours()
     with ss.shedder(ss.shed(stream(spark, source), "1 hour", key="id")) as handle:
-        kept = None
         handle.pin(0.0)
         folder = Path(handle.control_path.removeprefix("file:")).parent
         assert folder.exists()
-        assert len(spark.streams._jsqm.listListeners()) == listeners + 1
-    del kept
-    wait_for(lambda: "streamshed" not in {thread.name for thread in threading.enumerate()})
-    assert len(spark.streams._jsqm.listListeners()) == listeners
+        assert ours() == tuple(number + 1 for number in before)
+    wait_for(lambda: ours() == before)
     assert not folder.exists()
     handle.close()
     with pytest.raises(ss.InvalidArgument, match="closed"):

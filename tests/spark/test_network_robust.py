@@ -228,7 +228,6 @@ def test_nothing_is_left_of_a_network_that_is_closed(
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.xfail(reason="py4j hands Spark another proxy to unregister than the one it registered", strict=True)
 def test_no_listener_of_executed_plans_is_left(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

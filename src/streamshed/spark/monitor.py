@@ -209,9 +209,11 @@ class SessionMonitor:
         self._listener = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(
             _Listener(self)
         )
-        self._counter = _ExecutionListener(self)
         spark.streams._jsqm.addListener(self._listener)
-        spark._jsparkSession.listenerManager().register(self._counter)
+        executions: Any = spark._jsparkSession.listenerManager()
+        executions.register(_ExecutionListener(self))
+        # What Spark got is Java's stand-in for it, and a new one each time: to be let go of, that one is needed.
+        self._counter = executions.listListeners()[-1]
         self._thread = threading.Thread(target=self._work, name="streamshed", daemon=True)
         self._thread.start()
         atexit.register(self.close)
