@@ -401,6 +401,10 @@ class _ExecutionListener:
     def onFailure(self, name: str, execution: Any, error: Any) -> None:  # noqa: N802
         pass
 
+    def equals(self, other: Any) -> bool:
+        """Asked when a listener is unregistered, of those that are not the same object: those are others."""
+        return False
+
     class Java:
         implements = ["org.apache.spark.sql.util.QueryExecutionListener"]  # noqa: RUF012
 
