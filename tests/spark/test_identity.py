@@ -110,8 +110,8 @@ def test_where_rows_have_a_place(spark: SparkSession, wide: Path, source: Path) 
         assert not row_place(without)
 
 
-def test_kafkas_rows_have_a_place(spark: SparkSession) -> None:
-    """No broker is asked: the columns and the source's name decide."""
+def test_columns_named_like_kafkas_are_no_place_unless_kafka_is_the_source(spark: SparkSession) -> None:
+    """That Kafka's own are one is untested: there is no broker here."""
     rows = spark.readStream.format("rate").load()
     like = rows.select(
         F.lit("t").alias("topic"),
