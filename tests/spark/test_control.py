@@ -101,7 +101,7 @@ def test_a_broken_file_is_an_empty_history(content: bytes) -> None:
 def test_a_broken_row_orders_no_drop(spark: SparkSession, tmp_path: Path, content: bytes) -> None:
     control = ControlFile(Store(spark, str(tmp_path)), "c")
     control.publish(0.5, 60.0, 1, also=lambda _: None)
-    relation = control.relation(spark, None)
+    relation = control.relation(spark, control.gate(spark), None)
     control._show(content)
     assert relation.collect() == []
     control.close()
@@ -128,7 +128,7 @@ def test_an_opened_row_keeps_everything_and_remembers_since_when(spark: SparkSes
     control.publish(0.5, 60.0, 1, also=lambda _: None)
     time.sleep(0.1)
     control.open_row(lambda start: Span(start, start + 60_000, 1.0, 2))
-    assert control.relation(spark, None).collect() == []
+    assert control.relation(spark, control.gate(spark), None).collect() == []
     assert control.history.at(int(time.time() * 1000)).keep == 1.0
     assert control.history.spans[0].keep == 0.5, "a batch that runs again still finds its plan"
     control.close()
@@ -141,7 +141,7 @@ def test_spark_reads_what_was_published_when_its_time_has_come(spark: SparkSessi
 
     def orders() -> list[float]:
         # A new DataFrame each time: a batch one keeps the time of its first execution, a micro-batch does not.
-        return [row[KEEP] for row in control.relation(spark, None).collect()]
+        return [row[KEEP] for row in control.relation(spark, control.gate(spark), None).dropna().collect()]
 
     assert orders() == []
     span = control.publish(0.25, 60.0, 1, also=lambda _: None)

@@ -37,19 +37,43 @@ def read(spark: SparkSession, folder: Path, kind: str = "parquet") -> DataFrame:
 
 def columns_read(frame: DataFrame, checkpoint: Path) -> str:
     """What the scan of the last batch says that it read."""
+    plan = plan_of(frame, checkpoint)
+    return next(line for line in plan.splitlines() if "ReadSchema" in line).split("ReadSchema: ")[1]
+
+
+def plan_of(frame: DataFrame, checkpoint: Path) -> str:
+    """The plan that the last batch ran with."""
     query = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
     try:
         query.processAllAvailable()
         plan: Any = _execution_of(query).lastExecution().executedPlan().toString()
     finally:
         query.stop()
-    return next(line for line in plan.splitlines() if "ReadSchema" in line).split("ReadSchema: ")[1]
+    return str(plan)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 def test_with_nothing_to_shed_no_column_is_read_for_it(spark: SparkSession, wide: Path, kind: str) -> None:
     kept = ss.shed(read(spark, wide, kind), "1 hour")
     assert columns_read(kept.select("c3"), wide / "state") == "struct<c3:int>"
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "user"}, {"protect": "c1 = 1"}, {"weight": "w"}], ids=str)
+def test_with_nothing_to_shed_there_is_no_drop_in_the_plan(
+    spark: SparkSession, wide: Path, options: dict[str, str]
+) -> None:
+    kept = ss.shed(read(spark, wide), "1 hour", **options)  # type: ignore[arg-type]
+    plan = plan_of(kept.select("c3"), wide / "state")
+    assert plan.count(") Filter") == plan.count(">= -1") == 1, "the mark of what arrived, and nothing else"
+    assert "Join" not in plan
+    assert "row_index" not in plan
+    ss.shedder(kept).pin(0.5)
+    assert "BroadcastHashJoin" in plan_of(kept.select("c3"), wide / "other"), "it is there when needed"
+
+
+def test_filters_before_the_drop_are_pushed_down_to_the_source(spark: SparkSession, wide: Path) -> None:
+    kept = ss.shed(read(spark, wide).where("c3 = 3"), "1 hour")
+    assert "EqualTo(c3,3)" in plan_of(kept.select("c3"), wide / "state")
 
 
 def test_a_drop_reads_a_rows_place_in_its_file_and_no_other_column(spark: SparkSession, wide: Path) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 _BASE = 1_000_000_000
-_MARK = re.compile(r"SPARK_PARTITION_ID\(\) >= -(1\d{9})", re.IGNORECASE)
+_MARK = re.compile(r"SPARK_PARTITION_ID\(\).* >= -(1\d{9})", re.IGNORECASE)
 
 
 _serials = itertools.count(1)
@@ -34,9 +34,10 @@ def marks_of(serial: int) -> tuple[int, int]:
     return _BASE + 2 * serial, _BASE + 2 * serial + 1
 
 
-def arrived_mark(serial: int) -> Column:
-    """Always true; its filter counts what reached drop number `serial`."""
-    return F.spark_partition_id() >= F.lit(-(_BASE + 2 * serial))
+def arrived_mark(serial: int, zero: Column | None = None) -> Column:
+    """Always true; its filter counts what reached drop number `serial`. `zero` is asked for along with it."""
+    partition = F.spark_partition_id() if zero is None else F.spark_partition_id() + zero
+    return partition >= F.lit(-(_BASE + 2 * serial))
 
 
 def kept_mark(serial: int) -> Column:

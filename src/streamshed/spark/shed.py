@@ -23,8 +23,8 @@ from streamshed.spark.arguments import (
 )
 from streamshed.spark.counts import arrived_mark, kept_mark, next_serial
 from streamshed.spark.monitor import SessionMonitor
-from streamshed.spark.orders.drop_order import HASH, KEEP, ControlFile, falls, meets, own_hash, unit_hash
-from streamshed.spark.orders.identity import all_columns, nothing_of_note, quoted, row_place
+from streamshed.spark.orders.drop_order import HASH, KEEP, ZERO, ControlFile, falls, meets, unit_hash
+from streamshed.spark.orders.identity import all_columns, quoted, row_place, zero_of
 from streamshed.spark.orders.store import control_store
 from streamshed.spark.progress import oldest_observed
 from streamshed.spark.session import check_spark
@@ -130,24 +130,20 @@ def shed(
     label = name or f"shed-{serial}"
     file = ControlFile(control_store(spark, control), label)
     shedder = Shedder(serial, label, name is not None, file, spark, bound, limits, salt)
-    orders = F.broadcast(file.relation(spark, period))
-    taken = falls() if protected is None else falls() & ~F.coalesce(protected, F.lit(False))
     gate = file.gate(spark)
-    number = own_hash(identity, gate, nothing_of_note(place))
+    orders = F.broadcast(file.relation(spark, gate, period))
+    taken = falls() if protected is None else falls() & ~F.coalesce(protected, F.lit(False))
+    marks = [unit_hash(identity).alias(HASH), zero_of(place).alias(ZERO)]
+    incoming = events.select("*", *marks).where(arrived_mark(serial, F.col(ZERO)))
     # While nothing is shed, what was kept is what arrived, and need not be counted again.
-    counted = ~gate | kept_mark(serial)
-    incoming = events.where(arrived_mark(serial)).withColumn(HASH, number)
-    columns = [quoted(column) for column in events.columns]
-    if weight is None:
-        # An anti-join adds no column and copies no row, and an empty right side keeps everything.
-        kept = incoming.join(orders, meets() & taken, "left_anti").where(counted).select(*columns)
-    else:
-        # An outer join costs a copy of the row, but brings the keep fraction along.
-        joined = incoming.join(orders, meets(), "left").where(~F.coalesce(taken, F.lit(False)))
+    kept = incoming.join(orders, meets(), "left").where(~gate | (~taken & kept_mark(serial)))
+    columns = [F.col(quoted(column)) for column in events.columns]
+    if weight is not None:
         value = F.coalesce(1.0 / F.col(KEEP), F.lit(1.0))
         if protected is not None:
             value = F.when(F.coalesce(protected, F.lit(False)), F.lit(1.0)).otherwise(value)
-        kept = joined.where(counted).select(*columns, value.alias(weight))
+        columns.append(F.when(gate, value).otherwise(F.lit(1.0)).alias(weight))
+    kept = kept.select(*columns)
     if measure and arrival is not None:
         kept = oldest_observed(kept, serial, arrival)
     SessionMonitor.of(spark).add(shedder)

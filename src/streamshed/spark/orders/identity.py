@@ -36,13 +36,16 @@ def row_place(events: DataFrame) -> list[Column]:
     return []
 
 
-def nothing_of_note(place: list[Column]) -> Column:
-    """A number from 0 on that is there without reading, and that the optimizer does not know.
+def zero_of(place: list[Column]) -> Column:
+    """0, of which Spark does not know that it always is; it has a say in what the hidden column of files holds.
 
-    Rows of a file have one beside their place. It is asked for so that Spark leaves the rest of the hidden column
-    out: numbering the rows of a Parquet file costs a fifth of a job that only counts them.
+    Spark makes all fields of that column as long as none is asked for, and numbering the rows of a Parquet file
+    costs a fifth of a job that only counts them. So one is asked for that costs nothing, in a branch that is never
+    taken: generated code makes the column where it is used.
     """
-    return F.spark_partition_id() if _FILE not in str(place) else F.col(f"{_FILE}.file_block_start")
+    if _FILE not in str(place):
+        return F.lit(0)
+    return F.when(F.spark_partition_id() < 0, F.col(f"{_FILE}.file_block_start").cast("int")).otherwise(F.lit(0))
 
 
 def all_columns(events: DataFrame) -> list[Column]:
