@@ -35,6 +35,11 @@ PIN_EVERY = 1.0  # seconds
 SETTLE = 30.0  # seconds that threads and connections get to go away after close()
 SETTINGS = {
     "spark.driver.memory": "2g",
+    # Without its native library Hadoop starts a process for each file that it makes, and one for its checksum:
+    # two thirds of the time of a batch of twenty rows.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
     "spark.sql.shuffle.partitions": "1",
     # Each broadcast has a page, of up to 64 MB by default: that is heap which says nothing of us.
     "spark.buffer.pageSize": "1m",

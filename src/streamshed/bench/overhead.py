@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 import streamshed as ss
 import streamshed.bench.play as playing
@@ -29,6 +30,7 @@ from streamshed.bench.standing import FILES, Standing, StandingJob, in_turns, ra
 BATCH_SECONDS = 2.0  # half of a bound of 4 seconds: the size of batch that a job near its bound has
 BATCHES = 3  # in a turn
 WARM_UP = 2  # turns of each that are not counted: the JVM compiles
+WARM_UP_BATCHES = 100  # of a few rows, before: a job that runs for days has planned more than that
 COLUMNS = 100
 COLUMNAR_ROWS = 2_000_000  # in a batch
 
@@ -61,17 +63,12 @@ def run(say: Say, pairs: int = 15) -> dict[str, Any]:
 def _columnar(spark: SparkSession, place: Workplace, pairs: int, say: Say) -> dict[str, Any]:
     """One column of a hundred is read and counted by its values."""
     say(f"writing {COLUMNAR_ROWS:,} rows of {COLUMNS} columns")
-    folder = place.fresh("columnar")
-    numbers = [((F.col("id") * (2 * i + 3)) % 1009).cast("double").alias(f"c{i}") for i in range(1, COLUMNS)]
-    rows = spark.range(0, COLUMNAR_ROWS, 1, FILES).select((F.col("id") % 1000).alias("c0"), *numbers)
-    rows.write.mode("overwrite").parquet(str(folder))
-    for file in folder.iterdir():
-        if file.suffix != ".parquet" or file.name.startswith("."):
-            file.unlink()
+    schema, folder = _columns(spark, place, COLUMNAR_ROWS)
+    _, little = _columns(spark, place, FILES)
 
     def standing(key: str | None, attached: bool) -> Standing:
         def start(source: Path) -> StreamingQuery:
-            reader = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", FILES)
+            reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES)
             events: DataFrame = reader.parquet(str(source))
             if attached:
                 events = ss.shed(events, latency=3600, key=key)
@@ -86,6 +83,9 @@ def _columnar(spark: SparkSession, place: Workplace, pairs: int, say: Say) -> di
         "shed": standing(None, True),
         "shed by key": standing("c0", True),
     }
+    for name, query in queries.items():
+        say(f"{WARM_UP_BATCHES} small batches, to have what plans them compiled: {name}")
+        query.take(little, WARM_UP_BATCHES)
     took = in_turns(queries, folder, BATCHES, pairs, WARM_UP, say)
     found = {name: ratios(took[name], took["plain"]) for name in queries}
     return {
@@ -98,3 +98,15 @@ def _columnar(spark: SparkSession, place: Workplace, pairs: int, say: Say) -> di
         "columnar_noise": round(statistics.median(found["plain again"]), 4),
         "columnar_batch_s": round(statistics.median(took["plain"]) / BATCHES, 3),
     }
+
+
+def _columns(spark: SparkSession, place: Workplace, count: int) -> tuple[StructType, Path]:
+    """Parquet files of one batch."""
+    folder = place.fresh("columnar")
+    numbers = [((F.col("id") * (2 * i + 3)) % 1009).cast("double").alias(f"c{i}") for i in range(1, COLUMNS)]
+    rows = spark.range(0, count, 1, FILES).select((F.col("id") % 1000).alias("c0"), *numbers)
+    rows.write.mode("overwrite").parquet(str(folder))
+    for file in folder.iterdir():
+        if file.suffix != ".parquet" or file.name.startswith("."):
+            file.unlink()
+    return rows.schema, folder
