@@ -36,6 +36,10 @@ class Flows:
     """That passed each arc."""
     left: Mapping[str, int] = field(default_factory=dict)
     """That left each box."""
+    queued: Mapping[str, int] = field(default_factory=dict)
+    """That wait now, by the arc they came along; where the runtime knows."""
+    latencies: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that rows of each output took, where the runtime knows it of each for itself."""
     thinned: bool = False
     """Whether anything was dropped, by a plan or by a load-aware box."""
 

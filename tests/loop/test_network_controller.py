@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from streamshed.loop import Controller, Limits, QueryLoad
+from streamshed.loop.arrival_rate import ArrivalRate
 from streamshed.loop.network_shedding import NetworkShedding
 from streamshed.loop.workload import CatalogWork
 from streamshed.network import Builder, Catalog, Network
@@ -104,7 +105,7 @@ class Spark:
 
 def controller(policy: str = "lsrm-random", mode: Mode = Mode.ENFORCE, floor: float = 0.02) -> Controller:
     catalog = Catalog.of(network())
-    shedding = NetworkShedding(live_policy(policy), catalog, window=BOUND / 2)
+    shedding = NetworkShedding(live_policy(policy), catalog, rate=lambda: ArrivalRate(window=BOUND / 2))
     work = CatalogWork(catalog, lambda: shedding.catalog.selectivities)
     return Controller(
         shedding,

@@ -33,8 +33,8 @@ class Steps:
 
     rise: float = 4.0
     """What is kept grows at most so many times."""
-    dead_band: float = 0.03
-    """Changes smaller than this share are not worth a new plan."""
+    dead_band: float | None = 0.03
+    """Changes smaller than this share are not worth a new plan; None: every one is."""
 
 
 class Arbiter:
@@ -57,7 +57,8 @@ class Arbiter:
 
     def is_near(self, share: float, aimed: float) -> bool:
         """Whether a plan that was made for one share is as good for another."""
-        return abs(share - aimed) <= self.steps.dead_band * aimed
+        band = self.steps.dead_band
+        return band is not None and abs(share - aimed) <= band * aimed
 
     def keep_all(self, overload: Overload | None, who: str, current: Plan, at: float) -> Plan:
         """The plan to keep everything, and why."""

@@ -11,6 +11,9 @@ from streamshed.loop.arbiter import Arbiter, Limits, Steps
 from streamshed.loop.query_load import QueryLoad
 from streamshed.records import Choice, Mode, Overload, Plan, Sample
 
+_UNBOUNDED = float("inf")
+"""No bound: where the detector goes by load alone."""
+
 
 class Policy(Protocol):
     """Where to drop, if so much of the work is to be kept."""
@@ -26,8 +29,20 @@ class Policy(Protocol):
         ...
 
 
-Load = Callable[[str, float], QueryLoad]
-"""What to watch a query with, by its name and the bound."""
+class Load(Protocol):
+    """What a query is watched with: `QueryLoad` by the durations of its batches, `LoadLevel` by its load."""
+
+    latency: float
+    """The bound."""
+
+    @property
+    def full_share(self) -> float | None:
+        """Of all that arrives, the share that fits: above 1 when there is room, None while it is not known."""
+
+    def observe(self, sample: Sample, *, enforced: bool = True) -> None: ...
+
+    def overload(self, *, shedding: bool) -> Overload | None:
+        """Whether, and how far, what comes is too much; `shedding` says whether anything is shed already."""
 
 
 class Controller:
@@ -55,16 +70,16 @@ class Controller:
         latency: float,
         limits: Limits | None = None,
         steps: Steps | None = None,
-        load: Load | None = None,
+        load: Callable[[str, float], Load] | None = None,
         version: int = 0,
     ) -> None:
-        """`load` makes what a query is watched with; without it rows are counted. Given, queries have names."""
+        """`load` makes what a query is watched with, from its name and the bound; queries have names then."""
         self.policy = policy
-        self._latency = check_latency(latency)
+        self._latency = latency if latency == _UNBOUNDED else check_latency(latency)
         self._arbiter = Arbiter(limits, steps)
-        self._load: Load = load or (lambda query, bound: QueryLoad(bound))
+        self._load: Callable[[str, float], Load] = load or (lambda query, bound: QueryLoad(bound))
         self._named = load is not None
-        self._loads: dict[str, QueryLoad] = {}
+        self._loads: dict[str, Load] = {}
         self._plan = Plan(version=version, mode=self.limits.mode)
         self._aimed = 0.0
 

@@ -7,17 +7,24 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
-from streamshed.loop.arrival_rate import ArrivalRate
 from streamshed.network.catalog import Catalog
 from streamshed.policies.contract import Decision, NetworkPolicy
 from streamshed.policies.latency import LatencyPlanner
-from streamshed.records import Choice, Sample
+from streamshed.records import Choice, Flows, Sample
 
 _FORGET = 0.8  # weight of what was counted before against what the newest batch counted
 _ENOUGH = 100  # rows that must have entered a box before its selectivity is believed
 _LEAST = 1e-6  # share that a planner is asked for when nothing fits
+
+
+class Rate(Protocol):
+    @property
+    def value(self) -> float: ...
+
+    def observe(self, rows: float, gap: float) -> None: ...
 
 
 class NetworkShedding:
@@ -28,20 +35,24 @@ class NetworkShedding:
         policy: NetworkPolicy,
         catalog: Catalog,
         *,
-        window: float,
+        rate: Callable[[], Rate],
         outputs: Mapping[str, Collection[str]] | None = None,
+        nominal: bool = False,
     ) -> None:
-        """`catalog` is of what physically runs; rates are over `window` seconds.
+        """`catalog` is of what physically runs; `rate` makes what the arrivals of a source are measured with.
 
-        `outputs` has for each query its outputs; all of the network's where it is the only one.
+        `outputs` has for each query its outputs; all of the network's where it is the only one. `nominal`: the
+        catalog's capacity is the true one, and not a scale for proportions.
         """
         self.decision: Decision | None = None
         """The policy's last answer."""
-        self._window = window
+        self._rate = rate
+        self._nominal = nominal
         self._outputs = outputs or {}
-        self._rates: dict[str, dict[str, ArrivalRate]] = {name: {} for name in catalog.rates}
+        self._rates: dict[str, dict[str, Rate]] = {name: {} for name in catalog.rates}
+        self._queued: Mapping[str, int] = {}
         self._flows: dict[str, tuple[float, float]] = {}
-        self._latencies: dict[str, float] = {}
+        self._latencies: dict[str, dict[str, float]] = {}
         self.use(policy, catalog)
 
     def use(self, policy: NetworkPolicy, catalog: Catalog) -> None:
@@ -86,24 +97,20 @@ class NetworkShedding:
     @property
     def latencies(self) -> dict[str, float]:
         """Of each output, the latency of its last batch."""
-        everything = [output.name for output in self.catalog.network.outputs]
-        return {
-            output: latency
-            for query, latency in self._latencies.items()
-            for output in self._outputs.get(query, everything)
-        }
+        return {output: each for latencies in self._latencies.values() for output, each in latencies.items()}
 
     def learn(self, sample: Sample) -> None:
         if not sample.finished:
             return
-        self._latencies[sample.query] = sample.latency
-        flows = sample.flows
-        if flows is None:
-            return
+        flows = sample.flows or Flows()
+        everything = [output.name for output in self.catalog.network.outputs]
+        alike = dict.fromkeys(self._outputs.get(sample.query, everything), sample.latency)
+        self._latencies[sample.query] = dict(flows.latencies) if self._nominal else alike
+        self._queued = flows.queued
         for source, rows in flows.arrived.items():
             seen = self._rates[source]
             if sample.query not in seen:
-                seen[sample.query] = ArrivalRate(window=self._window)
+                seen[sample.query] = self._rate()
             seen[sample.query].observe(rows, sample.gap)
         if flows.thinned:
             return  # drops by value change what filters see; what passes then says little of the whole
@@ -126,7 +133,9 @@ class NetworkShedding:
         """The policy's answer for a load of which this share fits."""
         load = self.catalog.measured(rates=rates).load
         factor = self.catalog.limit / (max(share, _LEAST) * load) if load > 0 else 1.0
+        if self._nominal and share >= 1.0:
+            factor = 1.0
         scaled = {name: rate * factor for name, rate in rates.items()}
         if isinstance(self._planner, LatencyPlanner):
-            return self._planner.decide(scaled, latencies=self.latencies)
+            return self._planner.decide(scaled, latencies=self.latencies, queues=self._queued or None)
         return self._planner.decide(scaled)

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.loop import Controller, Limits, QueryLoad
+from streamshed.loop.arrival_rate import ArrivalRate
 from streamshed.loop.network_shedding import NetworkShedding
 from streamshed.loop.workload import CatalogWork
 from streamshed.network.catalog import Catalog
@@ -101,7 +102,9 @@ class RunningNetwork(Handle):
         self._costs = Catalog.of(network, capacity=cores)
         physical, works = self._weighed(policy)
         outputs = {query.name: query.outputs for query in self._layout.queries}
-        self._shedding = NetworkShedding(policy, physical, window=latency / 2.0, outputs=outputs)
+        self._shedding = NetworkShedding(
+            policy, physical, rate=lambda: ArrivalRate(window=self.latency / 2.0), outputs=outputs
+        )
         self._works = {name: CatalogWork(one, self._selectivities) for name, one in works.items()}
         self._controller = Controller(
             self._shedding,
