@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from streamshed.arbiter import Limits
-from streamshed.controller import Controller
+from streamshed.loop.arbiter import Limits
+from streamshed.loop.controller import Controller
 from streamshed.policies import RandomShedding
 from streamshed.quality import Ledger
 from streamshed.records import Mode, Plan, Sample

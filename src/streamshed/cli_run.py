@@ -229,15 +229,15 @@ def utility_at(output: Output, percent: float, by_loss: float, latency: float | 
 
 
 def _tables(running: RunningNetwork) -> Group:
-    report, plan, controller = running.report(), running.plan, running.controller
+    report, plan = running.report(), running.plan
     head = Text(
         f"{running.network.name} · {running.policy} · {running.mode.value} · bound {running.latency:g} s · "
-        f"{load_text(controller.load, controller.limit)} · "
+        f"{load_text(running.load, running.limit)} · "
         f"latency {report.latency_last:.2f} s now, {report.latency_max:.2f} s at most · {report.batches} batches",
         style="bold",
     )
     sources = plain_table("source", "rows/s", "arrived")
-    for name, rate in controller.rates.items():
+    for name, rate in running.rates.items():
         sources.add_row(name, f"{rate:,.0f}", f"{report.arrived.get(name, 0):,}")
     drops = plain_table("drop at", "keep now", "reached", "shed", "where", text=("where",))
     now = {drop.at: drop for drop in plan.drops}
@@ -247,7 +247,7 @@ def _tables(running: RunningNetwork) -> Group:
             keep, where = ("", "") if drop is None else (f"{drop.keep:.2f}", drop.where or "")
             drops.add_row(name, keep, f"{reached:,}", f"{report.shed[name]:,}", where)
     outputs = plain_table("output", "delivered", "of", "%", "latency", "utility")
-    latencies = controller.latencies()
+    latencies = running.latencies
     for output in running.network.outputs:
         name = output.name
         if name not in report.delivered:

@@ -27,6 +27,24 @@ class Mode(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Flows:
+    """What went where in a network in one interval, in rows."""
+
+    arrived: Mapping[str, int] = field(default_factory=dict)
+    """That each source gave."""
+    passed: Mapping[str, int] = field(default_factory=dict)
+    """That passed each arc."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """That left each box."""
+    queued: Mapping[str, int] = field(default_factory=dict)
+    """That wait now, by the arc they came along; where the runtime knows."""
+    latencies: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that rows of each output took, where the runtime knows it of each for itself."""
+    thinned: bool = False
+    """Whether anything was dropped, by a plan or by a load-aware box."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """What happened in one interval: on Spark, one micro-batch.
 
@@ -52,7 +70,7 @@ class Sample:
     backlog: float = 0.0
     """Rows that the source still held back after this interval, where it tells."""
     keep: float = 1.0
-    """The keep fraction that was in force."""
+    """The keep fraction that was in force; of a network, the share of the work that the plan was to leave."""
     keep_next: float = 1.0
     """The keep fraction that the interval after this one started with, or would start with now."""
     next_started: bool = True
@@ -66,6 +84,10 @@ class Sample:
     """Whose interval it was; samples of several queries may share one controller."""
     batch: int = -1
     """The runtime's own number of the interval."""
+    rehearsal: bool = False
+    """Whether plans were run for the first time, to be ready: how long that takes tells nothing of others."""
+    flows: Flows | None = None
+    """Of a network: what went where. `arrived` is then what all sources gave."""
 
     @property
     def duration(self) -> float:
@@ -98,11 +120,18 @@ class Overload:
     """Duration that the bound allows it, seconds."""
     in_vain: str = ""
     """Why no drop, however large, would bring the bound back; empty if one would."""
+    untouched: float = 0.0
+    """Share that passes whatever is dropped: protected rows."""
 
     @property
     def share(self) -> float:
         """Fraction of the arriving rows that fits."""
         return 1.0 if self.arriving <= 0 else max(0.0, min(1.0, self.fitting / self.arriving))
+
+    @property
+    def keep(self) -> float:
+        """What to keep of the rows that can be dropped, so that just that passes; below 0 if nothing is enough."""
+        return (self.share - self.untouched) / (1.0 - self.untouched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +141,14 @@ class Drop:
     at: str
     keep: float
     where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a policy would drop, and the share of the work that this leaves."""
+
+    drops: tuple[Drop, ...] = ()
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +163,8 @@ class Plan:
     overload: Overload | None = None
     wanted: tuple[Drop, ...] = ()
     """What the policy asked for before the arbiter; in dry-run, what would have been dropped."""
+    share: float = 1.0
+    """Share of the work that carrying out `wanted` leaves."""
 
     @property
     def keep(self) -> float:
@@ -191,4 +230,5 @@ def load_samples(text: str) -> list[Sample]:
     True
     """
     decoded: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines() if line.strip()]
-    return [Sample(**fields) for fields in decoded]
+    flows = [Flows(**fields["flows"]) if fields.get("flows") else None for fields in decoded]
+    return [Sample(**fields | {"flows": each}) for fields, each in zip(decoded, flows, strict=True)]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from streamshed.loop.steady_rate import SteadyRate
 from streamshed.network.build import Builder
 from streamshed.network.catalog import Catalog
 from streamshed.network.generate import Shape, generate, generate_sharing
@@ -17,10 +18,9 @@ from streamshed.policies.registry import NETWORK_POLICIES, network_policy
 from streamshed.records import Drop
 from streamshed.sim.arrivals import Bursty, Constant
 from streamshed.sim.engine import Observation, Simulation
-from streamshed.sim.monitor import Monitor, RateEstimate
 from streamshed.sim.quality import jain, sic
 from streamshed.sim.scenario import Scenario
-from streamshed.sim.simulate import expected, simulate
+from streamshed.sim.simulate import controller_of, expected, sample_of, simulate
 
 POLICIES = list(NETWORK_POLICIES)
 SMALL = Shape(queries=3, boxes=14, mix={"filter": 9.0, "union": 5.0})
@@ -142,7 +142,7 @@ def test_the_same_seed_gives_the_same_outcome() -> None:
 
 
 def test_wrong_costs_do_not_let_queues_grow() -> None:
-    """The monitor believes that a row costs half of what it does; the backlog tells it otherwise."""
+    """The controller believes that a row costs half of what it does; the backlog tells it otherwise."""
     network = (
         Builder("n", capacity=1.0)
         .source("s", "x DOUBLE", rate=900)
@@ -152,12 +152,12 @@ def test_wrong_costs_do_not_let_queues_grow() -> None:
     )
     scenario = replace(Scenario.of(network, seconds=60.0), arrivals={"s": Constant(900.0)})
     believed = scenario.catalog.measured(costs={"f": 1e-3})
-    simulation, monitor = Simulation(scenario), Monitor(network_policy("lsrm-random"), believed)
+    simulation, controller = Simulation(scenario), controller_of(network_policy("lsrm-random"), believed)
     waiting = []
     while not simulation.over:
         seen = simulation.advance()
         waiting.append(seen.balance.queued)
-        simulation.use(monitor.look(seen).drops)
+        simulation.use(controller.observe(sample_of(seen, thinned=False)).drops)
     assert max(waiting[30:]) < 1.5 * max(waiting[:30])
 
 
@@ -175,8 +175,11 @@ def test_sic_is_what_the_sources_still_contribute(everything: Network) -> None:
 
 
 def test_a_rate_estimate_is_steady_until_the_rate_jumps() -> None:
-    estimate = RateEstimate()
-    steady = [estimate.update(count, 0.5) for count in (50, 52, 48, 55, 45)]
-    assert steady[-1] == pytest.approx(100.0)
-    assert estimate.update(150, 0.5) == 300.0
-    assert estimate.update(10, 0.5) == 20.0
+    estimate = SteadyRate()
+    for count in (50, 52, 48, 55, 45):
+        estimate.observe(count, 0.5)
+    assert estimate.value == pytest.approx(100.0)
+    estimate.observe(150, 0.5)
+    assert estimate.value == 300.0
+    estimate.observe(10, 0.5)
+    assert estimate.value == 20.0

@@ -157,8 +157,8 @@ def test_an_overload_is_shed_and_settings_change_while_it_runs(spark: SparkSessi
         wait_for(lambda: running.plan.reason.startswith("lsrm-random"))
         running.mode = "off"
         assert not running.plan.drops
-        assert running.controller.limit is not None
-        assert running.controller.load > running.controller.limit
+        assert running.limit is not None
+        assert running.load > running.limit
     finally:
         running.stop()
     assert running.failure() is None  # stopped in the middle of a batch, which is no failure

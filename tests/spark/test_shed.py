@@ -275,8 +275,8 @@ def test_it_sheds_by_itself_tells_why_and_obeys_its_settings(
 def test_a_replayed_log_of_samples_gives_the_plans_of_the_run(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
-    from streamshed.arbiter import Limits
-    from streamshed.controller import Controller
+    from streamshed.loop.arbiter import Limits
+    from streamshed.loop.controller import Controller
     from streamshed.policies import RandomShedding
 
     kept = ss.shed(stream(spark, source, files=1000), "8 seconds", key="id", floor=0.1, name="replayed")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from streamshed.records import Drop, Overload
+from streamshed.records import Choice, Sample
 
 
 class NoShedding:
     """Null object: asked for a plan, it plans nothing.
 
-    >>> NoShedding().drops(Overload(arriving=10, fitting=1, rate=10, predicted=9, allowed=1))
-    ()
+    >>> NoShedding().choose(0.1)
+    Choice(drops=(), share=1.0)
     """
 
     name = "none"
 
-    def drops(self, overload: Overload) -> tuple[Drop, ...]:
-        return ()
+    def learn(self, sample: Sample) -> None:
+        """Whatever happens, it sheds nothing."""
+
+    def choose(self, share: float) -> Choice:
+        return Choice()

@@ -8,12 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from streamshed.loop import Controller, Limits, Steps
+from streamshed.loop.load_level import LoadLevel
+from streamshed.loop.network_shedding import NetworkShedding
+from streamshed.loop.steady_rate import SteadyRate
+from streamshed.network.catalog import Catalog
 from streamshed.network.values import loss_graphs
 from streamshed.policies.contract import Decision, NetworkPolicy
-from streamshed.records import Drop
+from streamshed.policies.latency import Latency
+from streamshed.records import Drop, Flows, Sample
 from streamshed.sim.engine import Observation, Simulation
 from streamshed.sim.kernel import Floats, Ints
-from streamshed.sim.monitor import Monitor
 from streamshed.sim.quality import jain, sic, tuple_utility
 from streamshed.sim.scenario import Scenario
 
@@ -93,19 +98,40 @@ def simulate(
     """
     reference = reference or expected(scenario)
     simulation = Simulation(scenario)
-    monitor = Monitor(policy, scenario.catalog)
+    controller = controller_of(policy, scenario.catalog)
     drops: tuple[Drop, ...] = ()
     epochs = [0]
     while not simulation.over:
         seen = simulation.advance()
         if watch:
             watch(seen)
-        wanted = monitor.look(seen).drops
+        wanted = controller.observe(sample_of(seen, thinned=bool(drops))).drops
         epochs.append(epochs[-1] + (wanted != drops))
         drops = wanted
         simulation.use(drops)
     simulation.drain()
     return _outcome(simulation, policy.name, reference, epochs, warm_up)
+
+
+def controller_of(policy: NetworkPolicy, catalog: Catalog) -> Controller:
+    """The one controller, by load against capacity. As in LSRM, drops come and go with the load, by any step."""
+    by_latency = isinstance(policy, Latency)
+    return Controller(
+        NetworkShedding(policy, catalog, rate=SteadyRate, nominal=True),
+        latency=float("inf"),
+        limits=Limits(floor=0.0),
+        steps=Steps(rise=float("inf"), dead_band=None),
+        load=lambda query, bound: LoadLevel(catalog, by_latency=by_latency),
+    )
+
+
+def sample_of(seen: Observation, *, thinned: bool) -> Sample:
+    """An interval of the simulation, as the controller is told of it."""
+    arrived = sum(seen.arrived.values())
+    flows = Flows(arrived=seen.arrived, queued=seen.queued, latencies=seen.latency, thinned=thinned)
+    return Sample(
+        at=seen.at, started=seen.at - seen.seconds, arrived=arrived, kept=arrived, gap=seen.seconds, flows=flows
+    )
 
 
 def _outcome(

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streamshed.network_controller import FlowSample
-from streamshed.records import Sample
 from streamshed.spark.counts import PlanReader, arrived_mark
 from streamshed.spark.load_aware_box import Loss
 from streamshed.spark.network_control import PlanSpan
@@ -160,8 +157,8 @@ class FusedQuery(NetworkQuery):
                     each._jdf.queryExecution().logical().rdd().unpersist(False)
         self._took = time.monotonic() - begun
 
-    def _sample(self, seen: Sample, *flows: Any) -> FlowSample:
-        return replace(super()._sample(seen, *flows), rehearsal=seen.batch in self._rehearsed)
+    def _is_rehearsal(self, number: int) -> bool:
+        return number in self._rehearsed
 
     def _sample_values(self, session: SparkSession, writer: Writer) -> None:
         """Look at some rows as they came in: how are the values spread that drops go by?"""

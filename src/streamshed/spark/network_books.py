@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import arc, ends
-from streamshed.network_controller import FlowSample
+from streamshed.records import Flows, Sample
 from streamshed.spark.network_query import NetworkQuery
 
 
@@ -107,25 +107,26 @@ class Books:
             self.unseen += 1 if self.last_batch < 0 else batch - self.last_batch
             self.last_batch = batch
 
-    def add(self, sample: FlowSample, query: NetworkQuery, bound: float, catalog: Catalog) -> None:
+    def add(self, sample: Sample, query: NetworkQuery, bound: float, catalog: Catalog) -> None:
+        flows = sample.flows or Flows()
         self.unseen += sample.batch - self.last_batch - 1 if self.last_batch >= 0 else 0
         self.last_batch = sample.batch
         network = query.layout.network
-        came = {**sample.left, **sample.arrived}
+        came = {**flows.left, **flows.arrived}
         dropping = [
             on for on in query.layout.arcs if on in query.slots.slots or ends(on)[1] in query.layout.load_aware
         ]
         for counts, new in (
-            (self.arrived, sample.arrived),
+            (self.arrived, flows.arrived),
             (
                 self.reached,
                 {on: came[on.partition("->")[0]] for on in dropping},
             ),
-            (self.passed, {on: sample.passed[on] for on in dropping}),
+            (self.passed, {on: flows.passed[on] for on in dropping}),
             (
                 self.delivered,
                 {
-                    o.name: sample.passed[arc(o.input, o.name)]
+                    o.name: flows.passed[arc(o.input, o.name)]
                     for o in network.outputs
                     if o.name in query.layout.outputs
                 },
@@ -133,16 +134,16 @@ class Books:
         ):
             for name, rows in new.items():
                 counts[name] = counts.get(name, 0) + rows
-        if sum(sample.arrived.values()):
+        if sample.arrived:
             self.batches += 1
             self.latency_mean += (sample.latency - self.latency_mean) / self.batches
             self.latency_max = max(self.latency_max, sample.latency)
             self.latency_last = sample.latency
-            full = catalog.measured(rates={name: float(rows) for name, rows in sample.arrived.items()}).arc_rates
+            full = catalog.measured(rates={name: float(rows) for name, rows in flows.arrived.items()}).arc_rates
             for name in query.layout.outputs:
                 (on,) = network.arcs_into(name)
                 # While nothing is dropped, what comes out is what was to be expected.
-                wanted = full[on] if sample.dropping else float(sample.passed[on])
+                wanted = full[on] if flows.thinned else float(flows.passed[on])
                 self.expected[name] = self.expected.get(name, 0.0) + wanted
             self.over_bound += sample.latency > bound
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from streamshed.arbiter import hopeless
+from streamshed.loop.arbiter import hopeless
 from streamshed.records import Drop, Plan
 from streamshed.spark.journal import Journal
 from streamshed.spark.network_books import NetworkReport

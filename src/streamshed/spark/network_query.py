@@ -20,8 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamshed.errors import StreamshedError
 from streamshed.network.graph import Map, Udf, Union, ends
-from streamshed.network_controller import FlowSample
-from streamshed.records import Sample
+from streamshed.records import Flows, Sample
 from streamshed.spark.counts import marks_of, next_serial
 from streamshed.spark.layout import QueryLayout
 from streamshed.spark.load_aware_box import LoadAwareBox, Loss
@@ -45,9 +44,9 @@ class Runtime(Protocol):
     """The network, as its queries see it."""
 
     def attached(self, query: NetworkQuery) -> None: ...
-    def finished(self, query: NetworkQuery, sample: FlowSample) -> None: ...
+    def finished(self, query: NetworkQuery, sample: Sample) -> None: ...
     def missed(self, query: NetworkQuery, batch: int) -> None: ...
-    def running(self, query: NetworkQuery, sample: FlowSample) -> None: ...
+    def running(self, query: NetworkQuery, sample: Sample) -> None: ...
     def ended(self, query: NetworkQuery) -> None: ...
     def sampled(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None: ...
     def look_after(self) -> float: ...
@@ -286,37 +285,35 @@ class NetworkQuery:
             for name, box in self.load_aware.items():
                 (on,) = self.layout.network.arcs_into(name)
                 box.finished(self._watch, sample, passed[on] + lost[name].shed)
-        flow = self._sample(sample, counts, passed, left)
-        if any(each.shed for each in lost.values()):
-            flow = replace(flow, dropping=True)
-        self.runtime.finished(self, flow)
+        thinned = sample.keep < 1.0 or any(each.shed for each in lost.values())
+        self.runtime.finished(self, self._sample(sample, counts, passed, left, thinned=thinned))
 
     def looked_at(self, sample: Sample) -> None:
         """A batch has been running for long."""
-        self.runtime.running(self, self._sample(sample, {}, {}, {}))
+        self.runtime.running(self, self._sample(sample, {}, {}, {}, thinned=sample.keep < 1.0))
 
     def _sample(
-        self, seen: Sample, counts: Mapping[str, int], passed: dict[str, int], left: dict[str, int]
-    ) -> FlowSample:
-        return FlowSample(
-            query=self.name,
-            batch=seen.batch,
-            started=seen.started,
-            at=seen.at,
+        self,
+        seen: Sample,
+        counts: Mapping[str, int],
+        passed: dict[str, int],
+        left: dict[str, int],
+        *,
+        thinned: bool,
+    ) -> Sample:
+        flows = Flows(
             arrived={name: counts[name] for name in self.layout.sources if name in counts},
             passed=passed,
             left={name: left[name] for name in self.layout.boxes if name in left},
-            gap=seen.gap,
-            waited=seen.waited,
-            interval=seen.interval,
-            backlog=seen.backlog,
-            share=seen.keep,
-            share_next=seen.keep_next,
-            next_started=seen.next_started,
-            dropping=seen.keep < 1.0,
-            finished=seen.finished,
-            draining=seen.draining,
+            thinned=thinned,
         )
+        arrived = sum(flows.arrived.values())
+        rehearsal = self._is_rehearsal(seen.batch)
+        return replace(seen, query=self.name, arrived=arrived, kept=arrived, flows=flows, rehearsal=rehearsal)
+
+    def _is_rehearsal(self, number: int) -> bool:
+        """Whether plans were run for the first time in this batch, to be ready."""
+        return False
 
 
 def _unfinished(watch: QueryWatch) -> tuple[int, int] | None:

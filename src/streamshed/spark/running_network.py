@@ -18,14 +18,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
+from streamshed.loop import Controller, Limits, QueryLoad
+from streamshed.loop.arrival_rate import ArrivalRate
+from streamshed.loop.network_shedding import NetworkShedding
+from streamshed.loop.workload import CatalogWork
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import Network, Udf
 from streamshed.network.qos import LossGraph
 from streamshed.network.values import loss_graphs
-from streamshed.network_controller import FlowSample, NetworkController
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.registry import live_policy
-from streamshed.records import Drop, Mode, Plan
+from streamshed.records import Drop, Mode, Plan, Sample
 from streamshed.spark import arguments
 from streamshed.spark.fused_query import FusedQuery
 from streamshed.spark.handle import Handle
@@ -68,7 +71,7 @@ class RunningNetwork(Handle):
     network: Network
     sinks: Mapping[str, Any]
     """What each output is written to."""
-    samples: deque[FlowSample]
+    samples: deque[Sample]
     """What the controller was told, in order: the newest 10,000."""
 
     def __init__(
@@ -97,13 +100,18 @@ class RunningNetwork(Handle):
         control = NetworkControl(self._store, self._slots.size, queries=names)
         cores = float(spark.sparkContext.defaultParallelism)
         self._costs = Catalog.of(network, capacity=cores)
-        self._controller = NetworkController(
-            policy,
-            *self._weighed(policy),
+        physical, works = self._weighed(policy)
+        outputs = {query.name: query.outputs for query in self._layout.queries}
+        self._shedding = NetworkShedding(
+            policy, physical, rate=lambda: ArrivalRate(window=self.latency / 2.0), outputs=outputs
+        )
+        self._works = {name: CatalogWork(one, self._selectivities) for name, one in works.items()}
+        self._controller = Controller(
+            self._shedding,
             latency=latency,
-            mode=mode,
+            limits=Limits(mode),
+            load=lambda query, bound: QueryLoad(bound, work=self._works[query], lasting=True),
             version=control.version,
-            outputs={query.name: query.outputs for query in self._layout.queries},
         )
         self._load_aware = {
             box.name: LoadAwareBox(spark, network, box, function_of(box), self._store, mode)
@@ -156,20 +164,38 @@ class RunningNetwork(Handle):
         return self._plan
 
     @property
-    def controller(self) -> NetworkController:
-        return self._controller
+    def rates(self) -> dict[str, float]:
+        """Rows per second of each source, as measured; those of the spec where nothing was seen yet."""
+        return self._shedding.rates
+
+    @property
+    def load(self) -> float:
+        """Core-seconds per second that the measured rates ask for, by the costs of the spec."""
+        return self._shedding.load
+
+    @property
+    def limit(self) -> float | None:
+        """The load that can be carried, on the same scale; None while it is not known, and if none can be."""
+        return self._shedding.limit(self._controller.full_share)
+
+    @property
+    def latencies(self) -> dict[str, float]:
+        """Of each output, the latency of its last batch."""
+        return self._shedding.latencies
 
     @property
     def policy(self) -> str:
-        return self._controller.policy.name
+        return self._shedding.name
 
     @policy.setter
     def policy(self, policy: str | NetworkPolicy) -> None:
         chosen = live_policy(policy) if isinstance(policy, str) else policy
         with self._locked():
-            physical, queries = self._weighed(chosen)
-            known = replace(self._controller.catalog, costs=physical.costs)
-            self._controller.use(chosen, known, queries)
+            physical, works = self._weighed(chosen)
+            for name, one in works.items():
+                self._works[name].catalog = one
+            self._shedding.use(chosen, replace(self._shedding.catalog, costs=physical.costs))
+            self._controller.replan()
 
     @property
     def load_shedders(self) -> dict[str, LoadShedder]:
@@ -178,13 +204,13 @@ class RunningNetwork(Handle):
 
     @property
     def mode(self) -> Mode:
-        return self._controller.mode
+        return self._controller.limits.mode
 
     @mode.setter
     def mode(self, mode: str | Mode) -> None:
         wanted = arguments.check_mode(mode)
         with self._locked():
-            self._controller.configure(wanted, time.time())
+            self._controller.configure(mode=wanted, at=time.time())
             for shedder in self.load_shedders.values():
                 shedder.mode = wanted
             self._enforcer.release()
@@ -201,7 +227,7 @@ class RunningNetwork(Handle):
     def latency(self, latency: str | float | timedelta) -> None:
         bound = seconds(latency, "latency")
         with self._locked():
-            self._controller.latency = bound
+            self._controller.configure(latency=bound)
 
     @property
     def control_path(self) -> str:
@@ -242,7 +268,7 @@ class RunningNetwork(Handle):
         Its loss graph at the share of its rows that it got so far, times its latency graph at the latency of its
         last batch: rows that nobody can use any more are worth nothing, however many they are.
         """
-        catalog = self._controller.catalog
+        catalog = self._shedding.catalog
         if self._graphs is None or self._graphs[0] is not catalog:
             self._graphs = (catalog, loss_graphs(catalog))
         utility = self._graphs[1][output](self.report().percent.get(output, 100.0))
@@ -358,7 +384,7 @@ class RunningNetwork(Handle):
     def look_after(self) -> float:
         return 0.4 * self.latency
 
-    def finished(self, query: NetworkQuery, sample: FlowSample) -> None:
+    def finished(self, query: NetworkQuery, sample: Sample) -> None:
         with self._locked():
             books = self._books[query.name]
             if sample.batch <= books.last_batch:
@@ -367,7 +393,7 @@ class RunningNetwork(Handle):
             self._enforcer.follow(self.mode)
             books.add(sample, query, self.latency, self._measured())
             saved = books.encode()
-            if sum(sample.arrived.values()) and not sample.rehearsal:
+            if sample.arrived and not sample.rehearsal:
                 self._observe(sample)
             else:
                 self._adopt()
@@ -381,7 +407,7 @@ class RunningNetwork(Handle):
             saved = self._books[query.name].encode()
         self._save(query, saved)
 
-    def running(self, query: NetworkQuery, sample: FlowSample) -> None:
+    def running(self, query: NetworkQuery, sample: Sample) -> None:
         with self._locked():
             if not sample.rehearsal:
                 self._observe(sample)
@@ -415,14 +441,18 @@ class RunningNetwork(Handle):
 
     def _measured(self) -> Catalog:
         """The catalog with the selectivities seen so far."""
-        return self._controller.catalog.measured(selectivities=self._controller.selectivities)
+        return self._shedding.catalog.measured(selectivities=self._shedding.selectivities)
+
+    def _selectivities(self) -> Mapping[str, float]:
+        """What plans are made with."""
+        return self._shedding.catalog.selectivities
 
     def _learn(self) -> None:
         """Plan with what was measured, once that is far from what the plans were made with."""
         if time.monotonic() < self._learn_at:
             return
         catalog = self._measured()
-        known = self._controller.catalog.selectivities
+        known = self._selectivities()
         off = any(
             abs(rows - known[box]) > _OFF * max(known[box], 0.01) for box, rows in catalog.selectivities.items()
         )
@@ -431,9 +461,10 @@ class RunningNetwork(Handle):
         if off or any(now.values != then.values for now, then in zip(sources, before, strict=True)):
             self._learn_at = time.monotonic() + _LEARN_EVERY
             network = replace(catalog.network, sources=sources)
-            self._controller.use(self._controller.policy, replace(catalog, network=network))
+            self._shedding.use(self._shedding.policy, replace(catalog, network=network))
+            self._controller.replan()
 
-    def _observe(self, sample: FlowSample) -> None:
+    def _observe(self, sample: Sample) -> None:
         self.samples.append(sample)
         if sample.finished:
             self._learn()

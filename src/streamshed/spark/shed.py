@@ -8,9 +8,9 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streamshed.arbiter import Limits
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
+from streamshed.loop.arbiter import Limits
 from streamshed.records import Mode
 from streamshed.spark.arguments import (
     check_arrival,

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
-from streamshed.arbiter import Limits, hopeless
-from streamshed.controller import Controller
 from streamshed.durations import seconds
+from streamshed.loop.arbiter import Limits, hopeless
+from streamshed.loop.controller import Controller
 from streamshed.policies import RandomShedding
 from streamshed.quality import Ledger
 from streamshed.records import Drop, Mode, Plan, QualityReport, Sample
@@ -37,8 +37,8 @@ _FOREVER = 10 * 365 * 86400.0  # seconds: what holds until somebody says otherwi
 class Shedder(Handle):
     """The handle of a shed stream: what it does and why, and its settings.
 
-    One controller for each query that reads the stream; the most careful of them decides, since all
-    of them read the same rows.
+    Every query that reads the stream is watched for itself; the one that is worst off decides, since all of them
+    read the same rows.
     """
 
     settings: ClassVar[tuple[str, ...]] = ("mode", "latency", "floor")
@@ -66,11 +66,9 @@ class Shedder(Handle):
         self._named = named
         self._control = control
         self._spark = spark
-        self._latency = latency
-        self._limits = limits
         self._salt = secrets.randbits(31) if salt is None else zlib.crc32(salt.encode())
         self._salted = salt is not None
-        self._controllers: dict[str, Controller] = {}
+        self._controller = Controller(RandomShedding(name), latency=latency, limits=limits)
         self._queries: dict[str, QueryWatch] = {}
         self._stores: dict[str, tuple[Store, str]] = {}
         self._journals: dict[str, tuple[Journal, QualityReport]] = {}
@@ -116,7 +114,7 @@ class Shedder(Handle):
 
     @property
     def mode(self) -> Mode:
-        return self._limits.mode
+        return self._controller.limits.mode
 
     @mode.setter
     def mode(self, mode: str | Mode) -> None:
@@ -125,7 +123,7 @@ class Shedder(Handle):
     @property
     def latency(self) -> float:
         """The bound, in seconds."""
-        return self._latency
+        return self._controller.latency
 
     @latency.setter
     def latency(self, latency: str | float | timedelta) -> None:
@@ -133,7 +131,7 @@ class Shedder(Handle):
 
     @property
     def floor(self) -> float:
-        return self._limits.floor
+        return self._controller.limits.floor
 
     @floor.setter
     def floor(self, floor: float) -> None:
@@ -152,17 +150,12 @@ class Shedder(Handle):
         wanted_floor = None if floor is None else check_floor(floor)
         self._check_open()
         with self._locked():
-            self._latency = wanted_latency or self._latency
-            self._limits = Limits(
-                wanted_mode or self._limits.mode, self._limits.floor if wanted_floor is None else wanted_floor
-            )
             now = time.time()
+            self._controller.configure(mode=wanted_mode, latency=wanted_latency, floor=wanted_floor, at=now)
             if wanted_mode is not None:
                 self._by_hand = None
                 if self._pinned is not None:
                     self._pinned = self._pin_plan(self._pinned.would_keep, now)
-            for controller in self._controllers.values():
-                controller.configure(mode=wanted_mode, latency=wanted_latency, floor=wanted_floor, at=now)
             self._adopt_plan(now)
 
     def pin(self, keep: float | None) -> None:
@@ -215,12 +208,6 @@ class Shedder(Handle):
             self._stores[query.id] = (store, f"{stem}.json")
             self._journals[query.id] = (Journal(store, stem), self.ledger.of(query.id))
             self._follow_file()
-            self._controllers[query.id] = Controller(
-                RandomShedding(self.name),
-                latency=self._latency,
-                limits=self._limits,
-                version=self._plan.version,
-            )
             # Before its first batch: what is in force then must not be known to this process only.
             self._save(query.id, self._control.history)
             if self._pinned is not None and self._by_hand is None:
@@ -245,11 +232,12 @@ class Shedder(Handle):
                 if self.ledger.of(query.id) != self._journals[query.id][1]:
                     self._note(query.id)  # what was counted since the last line
                 self._journals.pop(query.id)[0].write()
-            for kept in (self._controllers, self._stores, self._queries, self._last_batches):
+            for kept in (self._stores, self._queries, self._last_batches):
                 kept.pop(query.id, None)
+            self._controller.forget(query.id, time.time())
             if self._closed:
                 return
-            if self._controllers:
+            if self._queries:
                 self._adopt_plan(time.time())
             elif self._pinned is None and self._by_hand is None:
                 self._open("no query is running")
@@ -259,13 +247,13 @@ class Shedder(Handle):
 
     def look_after(self) -> float:
         """Seconds after which a running batch is worth a look: when it may break the bound."""
-        return 0.4 * self._latency
+        return 0.4 * self.latency
 
     def finished(self, query: QueryWatch, sample: Sample) -> None:
         with self._locked():
             self._failed = False
             self._last_batches[query.id] = int(sample.started * 1000)
-            self.ledger.record(sample, self._plan, bound=self._latency)
+            self.ledger.record(sample, self._plan, bound=self.latency)
             self._follow_file()
             if self._last_batches.keys() == self._queries.keys():
                 self._control.forget(list(self._last_batches.values()))
@@ -297,23 +285,21 @@ class Shedder(Handle):
     # How a plan comes into force.
 
     def _observe(self, query: QueryWatch, sample: Sample) -> None:
-        controller = self._controllers.get(query.id)
-        if controller is None:
+        if query.id not in self._queries:
             return
         if sample.finished:
             # The batch took its time for the rows of all shed streams that it reads.
             ours = [query.counts[each.serial] for each in query.streams if isinstance(each, Shedder)]
             sample = replace(sample, arrived=sum(c.arrived for c in ours), kept=sum(c.kept for c in ours))
         self.samples.append(sample)
-        controller.observe(sample)
+        self._controller.observe(sample)
         self._adopt_plan(time.time())
 
     def _adopt_plan(self, now: float) -> None:
-        """Choose among what was decided by hand and by the queries' controllers, and put it in force."""
+        """Choose among what was decided by hand and by the controller, and put it in force."""
         if self._by_hand is not None and now >= self._by_hand_until:
             self._by_hand = None
-        plans = [controller.plan for controller in self._controllers.values()]
-        plan = self._by_hand or self._pinned or min(plans, key=lambda p: (p.keep, p.would_keep), default=None)
+        plan = self._by_hand or self._pinned or (self._controller.plan if self._queries else None)
         if plan is None or self._closed or (self._failed and plan.drops):
             return
         keep, renew_at = self._published
@@ -323,7 +309,7 @@ class Shedder(Handle):
             self._announce(plan)
 
     def _publish(self, plan: Plan, now: float) -> None:
-        lease = max(20.0, 5.0 * self._latency)
+        lease = max(20.0, 5.0 * self.latency)
         by_hand = plan is self._by_hand
         if by_hand:
             lease = min(_FOREVER, self._by_hand_until - now)
@@ -384,7 +370,7 @@ class Shedder(Handle):
             kept=report.kept - before.kept,
             shed=report.shed - before.shed,
             latency=round(newest, 3),
-            bound=self._latency,
+            bound=self.latency,
         )
         self._journals[query_id] = (journal, report)
 

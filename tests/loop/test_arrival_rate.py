@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamshed.detect.rate import ArrivalRate
+from streamshed.loop.arrival_rate import ArrivalRate
 
 
 def seen(*intervals: tuple[float, float], window: float = 5.0) -> ArrivalRate:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamshed.detect import AffineCost, MeanCost
+from streamshed.loop import AffineCost, MeanCost
 
 
 def test_mean_cost_is_dissp_equations_5_2_and_5_3() -> None:

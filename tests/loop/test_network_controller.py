@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from streamshed.loop import Controller, Limits, QueryLoad
+from streamshed.loop.arrival_rate import ArrivalRate
+from streamshed.loop.network_shedding import NetworkShedding
+from streamshed.loop.workload import CatalogWork
 from streamshed.network import Builder, Catalog, Network
 from streamshed.network.graph import Box, ends
-from streamshed.network_controller import FlowSample, NetworkController
 from streamshed.policies.registry import live_policy
-from streamshed.records import Mode
+from streamshed.records import Flows, Mode, Sample
 
 BOUND = 4.0
 
@@ -31,7 +34,7 @@ def network() -> Network:
 class Spark:
     """Runs batch after batch; what a plan drops is dropped in proportion, one batch later."""
 
-    def __init__(self, controller: NetworkController, *, factor: float = 1.0, fixed: float = 0.3) -> None:
+    def __init__(self, controller: Controller, *, factor: float = 1.0, fixed: float = 0.3) -> None:
         self.controller, self.factor, self.fixed = controller, factor, fixed
         self.catalog = Catalog.of(network())
         self.now = 0.0
@@ -59,26 +62,40 @@ class Spark:
             took = self.fixed + self.factor * work + 2e-6 * arrived
             look = start + 0.4 * BOUND
             while look < start + took:  # the monitor looks at a batch that runs for long
-                self.controller.observe(FlowSample("q", self.batch, start, look, share=share, finished=False))
+                self.controller.observe(
+                    Sample(
+                        at=look,
+                        started=start,
+                        keep=share,
+                        finished=False,
+                        query="q",
+                        batch=self.batch,
+                        flows=Flows(thinned=bool(keeps)),
+                    )
+                )
                 look += 0.08 * (look - start)
             self.now = start + took
             # The next batch is planned before the report of this one comes.
             self.planned = self.in_force()
             passed = {on: round(rows) for on, rows in flows.items()}
             self.controller.observe(
-                FlowSample(
-                    "q",
-                    self.batch,
-                    start,
-                    self.now,
-                    arrived={"s": round(arrived)},
-                    passed=passed,
-                    left={"m": passed["s->m"], "f": passed["f->o"], "g": passed["g->p"]},
+                Sample(
+                    at=self.now,
+                    started=start,
+                    arrived=round(arrived),
+                    kept=round(arrived),
                     gap=gap,
                     waited=gap,
-                    share=share,
-                    share_next=self.planned[1],
-                    dropping=bool(keeps),
+                    keep=share,
+                    keep_next=self.planned[1],
+                    query="q",
+                    batch=self.batch,
+                    flows=Flows(
+                        arrived={"s": round(arrived)},
+                        passed=passed,
+                        left={"m": passed["s->m"], "f": passed["f->o"], "g": passed["g->p"]},
+                        thinned=bool(keeps),
+                    ),
                 )
             )
             self.latencies.append((start, gap + took))
@@ -86,9 +103,21 @@ class Spark:
             self.last_start, self.batch = start, self.batch + 1
 
 
-def controller(policy: str = "lsrm-random", mode: Mode = Mode.ENFORCE) -> NetworkController:
+def controller(policy: str = "lsrm-random", mode: Mode = Mode.ENFORCE, floor: float = 0.02) -> Controller:
     catalog = Catalog.of(network())
-    return NetworkController(live_policy(policy), catalog, {"q": catalog}, latency=BOUND, mode=mode)
+    shedding = NetworkShedding(live_policy(policy), catalog, rate=lambda: ArrivalRate(window=BOUND / 2))
+    work = CatalogWork(catalog, lambda: shedding.catalog.selectivities)
+    return Controller(
+        shedding,
+        latency=BOUND,
+        limits=Limits(mode, floor),
+        load=lambda query, bound: QueryLoad(bound, work=work, lasting=True),
+    )
+
+
+def shedding(controller: Controller) -> NetworkShedding:
+    assert isinstance(controller.policy, NetworkShedding)
+    return controller.policy
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
@@ -167,9 +196,9 @@ def test_dry_run_plans_and_drops_nothing() -> None:
     assert plan.wanted
     assert not plan.drops
     assert "dry run" in plan.reason
-    spark.controller.configure(Mode.ENFORCE, 41.0)
+    spark.controller.configure(mode=Mode.ENFORCE, at=41.0)
     assert spark.controller.plan.drops == plan.wanted
-    spark.controller.configure(Mode.OFF, 42.0)
+    spark.controller.configure(mode=Mode.OFF, at=42.0)
     assert not spark.controller.plan.drops
 
 
@@ -177,7 +206,9 @@ def test_the_policy_can_be_changed_while_it_runs() -> None:
     spark = Spark(controller("random"))
     spark.run(lambda t: 500.0 if t < 20 else 4000.0, 60)
     assert {drop.at for drop in spark.controller.plan.drops} == {"s->m"}
-    spark.controller.use(live_policy("lsrm-random"))
+    known = shedding(spark.controller)
+    known.use(live_policy("lsrm-random"), known.catalog)
+    spark.controller.replan()
     spark.run(lambda t: 4000.0, 70)
     assert {drop.at for drop in spark.controller.plan.drops} != {"s->m"}
 
@@ -186,7 +217,7 @@ def test_selectivities_are_learned_while_nothing_is_dropped() -> None:
     spark = Spark(controller())
     spark.catalog = spark.catalog.measured(selectivities={"f": 0.1})
     spark.run(lambda t: 500.0, 30)
-    assert spark.controller.selectivities["f"] == pytest.approx(0.1, rel=0.05)
+    assert shedding(spark.controller).selectivities["f"] == pytest.approx(0.1, rel=0.05)
 
 
 def test_the_same_samples_give_the_same_plans() -> None:
@@ -201,10 +232,18 @@ def test_the_same_samples_give_the_same_plans() -> None:
 def test_the_limit_is_a_load_or_not_known() -> None:
     """A batch that costs more than the bound allows whatever is in it has no load that would fit."""
     spark = Spark(controller())
-    assert spark.controller.limit is None
+    known = shedding(spark.controller)
+    assert known.limit(spark.controller.full_share) is None
     spark.run(lambda t: 500.0 if t < 20 else 8000.0, 60)
-    assert 0 < spark.controller.limit < spark.controller.load  # type: ignore[operator]
+    assert 0 < known.limit(spark.controller.full_share) < known.load  # type: ignore[operator]
     hopeless = Spark(controller(), fixed=0.9 * BOUND)
     hopeless.run(lambda t: 500.0, 60)
     assert hopeless.controller.full_share == 0.0
-    assert hopeless.controller.limit is None
+    assert shedding(hopeless.controller).limit(hopeless.controller.full_share) is None
+
+
+def test_the_floor_holds_for_the_work_of_a_network() -> None:
+    spark = Spark(controller("input-uniform", floor=0.5))
+    spark.run(lambda t: 500.0 if t < 20 else 8000.0, 60)
+    assert spark.controller.share == pytest.approx(0.5, abs=0.01)
+    assert "even the floor of 50% is more than fits" in spark.controller.plan.reason

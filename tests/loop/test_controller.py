@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamshed.arbiter import Limits
-from streamshed.controller import Controller
 from streamshed.errors import InvalidArgument
+from streamshed.loop.arbiter import Limits
+from streamshed.loop.controller import Controller
 from streamshed.policies import NoShedding, RandomShedding
 from streamshed.records import Mode, dump_samples, load_samples
 from tests.worlds import FIXED, PER_ARRIVED, PER_KEPT, Engine, Job

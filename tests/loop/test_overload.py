@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamshed.detect import AffineCost, MeanCost, OverloadDetector
+from streamshed.loop import AffineCost, MeanCost, OverloadDetector
 from streamshed.records import Sample
 
 ROW = 1e-3  # seconds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
-from streamshed.detect.cost import CostModel
-from streamshed.detect.rate import ArrivalRate
-from streamshed.detect.response import KeepResponse
+from streamshed.loop.arrival_rate import ArrivalRate
+from streamshed.loop.batch_cost import CostModel
+from streamshed.loop.keep_response import KeepResponse
 from streamshed.records import Overload, Sample
 
 _REMEMBERED = 20  # intervals whose durations are compared with the fixed cost

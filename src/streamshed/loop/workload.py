@@ -1,0 +1,64 @@
+"""How the work of a batch is counted: in rows, or by a network's catalog.
+
+A detector compares amounts of work: what arrived, as the work it would be if all of it were kept, and what was
+kept, as the work that it was. In a job of its own a row is a row. In a network one row may pass three boxes and
+another none, so there both are counted by the catalog, in rows of average work. Costs that are wrong by a factor,
+and what a micro-batch costs whatever is in it, are learned from the measured durations (`AffineCost`); of the
+catalog only the proportions count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from streamshed.network.catalog import Catalog
+from streamshed.network.graph import Box, ends
+from streamshed.records import Flows, Sample
+
+
+class Workload(Protocol):
+    def of(self, sample: Sample) -> Sample:
+        """The sample with `arrived` and `kept` in units of work."""
+        ...
+
+
+class RowWork:
+    """Every row is as much work as any other."""
+
+    def of(self, sample: Sample) -> Sample:
+        return sample
+
+
+class CatalogWork:
+    """The work that a network's catalog says, for one of its queries."""
+
+    def __init__(self, catalog: Catalog, selectivities: Callable[[], Mapping[str, float]]) -> None:
+        """`catalog` is of what runs in the query; `selectivities` gives those that are known by now."""
+        self.catalog = catalog
+        self._selectivities = selectivities
+        rate = sum(catalog.rates.values())
+        mean = catalog.load / rate if rate > 0 else 0.0
+        # What one row of average work costs; 1 where the catalog knows of no work: then rows are counted.
+        self._unit = mean or 1.0
+        self._counts_work = mean > 0
+
+    def of(self, sample: Sample) -> Sample:
+        flows = sample.flows or Flows()
+        if self._counts_work:
+            catalog = replace(self.catalog, selectivities=self._selectivities())
+            arrived = sum(rows * catalog.source_coefficients[name] for name, rows in flows.arrived.items())
+            heads = ((catalog.network.nodes[ends(on)[1]], rows) for on, rows in flows.passed.items())
+            kept = sum(rows * catalog.costs[head.name] for head, rows in heads if isinstance(head, Box))
+        else:
+            arrived = float(sum(flows.arrived.values()))
+            kept = arrived * sample.keep
+        if not flows.thinned:
+            kept = arrived  # nothing was dropped; if the two differ, then because selectivities are off
+        return replace(
+            sample,
+            arrived=round(arrived / self._unit),
+            kept=round(min(kept, arrived) / self._unit),
+            flows=None,
+        )
