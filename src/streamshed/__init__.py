@@ -14,6 +14,8 @@ from streamshed.records import Drop, Mode, Plan, QualityReport
 
 if TYPE_CHECKING:
     from streamshed.network.spec import load as load_network
+    from streamshed.spark.handle import Handle
+    from streamshed.spark.handles import handle
     from streamshed.spark.load_aware import load_aware, load_shedder
     from streamshed.spark.load_shedder import LoadShedder
     from streamshed.spark.runtime import RunningNetwork, run
@@ -28,6 +30,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
 __all__ = [
     "Drop",
     "EnvironmentProblem",
+    "Handle",
     "InvalidArgument",
     "LoadShedder",
     "Mode",
@@ -37,6 +40,7 @@ __all__ = [
     "Shedder",
     "StreamshedError",
     "__version__",
+    "handle",
     "load_aware",
     "load_network",
     "load_shedder",
@@ -47,6 +51,8 @@ __all__ = [
 
 # Spark is loaded when it is first needed: the core and the simulator work without it.
 _LATER = {
+    "Handle": ("streamshed.spark.handle", "Handle"),
+    "handle": ("streamshed.spark.handles", "handle"),
     "LoadShedder": ("streamshed.spark.load_shedder", "LoadShedder"),
     "RunningNetwork": ("streamshed.spark.runtime", "RunningNetwork"),
     "Shedder": ("streamshed.spark.shedder", "Shedder"),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from streamshed.errors import InvalidArgument
+from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.records import Plan
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ class Ending(Protocol):
 
     @property
     def active(self) -> bool: ...
+
+
+class UnknownSetting(StreamshedError, AttributeError):
+    """Something was assigned that a handle does not have."""
 
 
 class Handle:
@@ -48,9 +52,10 @@ class Handle:
             name in vars(kind) or name in vars(kind).get("__annotations__", ()) for kind in type(self).__mro__
         )
         if not name.startswith("_") and not known:
-            raise AttributeError(
-                f"{type(self).__name__} has no setting {name!r}; "
-                f"these can be set while it runs: {', '.join(self.settings)}"
+            raise UnknownSetting(
+                f"{type(self).__name__} has no setting {name!r}",
+                got=f"{name} = {value!r}",
+                hint=f"these can be set while it runs: {', '.join(self.settings)}",
             )
         super().__setattr__(name, value)
 
@@ -64,11 +69,15 @@ class Handle:
         False if that took longer than `seconds`.
         """
         deadline = time.monotonic() + seconds
-        while any(not query.active for query in list(self._queries.values())):
+        while any(not query.active for query in self._watches()):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
         return True
+
+    def _watches(self) -> list[Ending]:
+        """The queries whose reports are waited for."""
+        return list(self._queries.values())
 
     def close(self) -> None:
         """Keep every row from now on, and let go of threads, listeners and files. The books stay readable."""

@@ -12,18 +12,18 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pyspark.sql import SparkSession
 
-from streamshed.errors import StreamshedError
 from streamshed.records import Mode, Sample
 from streamshed.sketch.hashing import CarterWegman, digest
 from streamshed.spark import arguments
 from streamshed.spark.cost_control import CostControl, Goal
 from streamshed.spark.cost_orders import BROKEN, DRY_RUN, ENFORCE, OFF, Order, OrderHistory
 from streamshed.spark.cost_stage import Tally, Told
+from streamshed.spark.handle import Ending, Handle
 from streamshed.spark.journal import Journal
 from streamshed.spark.load_mail import BatchId, Inbox, Parcel, close_mailbox
 from streamshed.spark.load_report import LoadBatch, LoadReport
@@ -47,11 +47,6 @@ _LOOK_AFTER = 60.0  # seconds; a history full of renewals takes longer
 _LOOK_AFTER_SEVERAL = 1.0  # seconds; one full of other queries' orders as well
 _MOVED = 0.25  # a mean cost that moved by less is not worth a line in the log
 _MODES = {Mode.OFF: OFF, Mode.DRY_RUN: DRY_RUN, Mode.ENFORCE: ENFORCE}
-_SETTINGS = ("mode", "latency")
-
-
-class UnknownSetting(StreamshedError, AttributeError):
-    """Something was assigned that a handle does not have."""
 
 
 @dataclass(slots=True)
@@ -78,8 +73,15 @@ class _Reader:
         return self.saved.union(*self.used.values())
 
 
-class LoadShedder:
+class LoadShedder(Handle):
     """The handle of a load-aware operator. Close it, or use it in a `with`, when its queries are over."""
+
+    settings: ClassVar[tuple[str, ...]] = ("mode", "latency")
+    serial: int
+    errors: deque[str]
+    """The newest rows that were skipped, and why."""
+    batches: deque[LoadBatch]
+    """The newest batches, oldest first."""
 
     def __init__(
         self,
@@ -92,16 +94,16 @@ class LoadShedder:
         mode: Mode,
         rules: CostControl,
     ) -> None:
+        # Its lock is held while something is stored. What Spark's own threads call (`receive`, `told`) must not
+        # need it.
+        super().__init__(name)
         self.serial = serial
-        self.name = name
         self._named = named
         self._control = control
         self._spark = spark
         self._goal = goal
         self._mode = mode
         self._rules = rules
-        # Held while something is stored. What Spark's own threads call (`receive`, `told`) must not need it.
-        self._lock = threading.RLock()
         self._inbox = Inbox()
         self._monitor: SessionMonitor | None = None
         self._readers: dict[str, _Reader] = {}
@@ -117,25 +119,9 @@ class LoadShedder:
         self._opened = False
         self._paused_until = 0.0
         self._foreign = False
-        self._closed = False
         self._mean_cost = 0.0
-        self._warned: set[str] = set()
-        self.errors: deque[str] = deque(maxlen=20)
-        """The newest rows that were skipped, and why."""
-        self.batches: deque[LoadBatch] = deque(maxlen=10_000)
-        """The newest batches, oldest first."""
-        self._made = True
-
-    if not TYPE_CHECKING:  # type checkers know the attributes, and would believe in any other after this
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if not name.startswith("_") and name not in _SETTINGS and "_made" in self.__dict__:
-                raise UnknownSetting(
-                    "a load-aware operator has no such setting",
-                    got=f"{name} = {value!r}",
-                    hint=f"it has: {', '.join(_SETTINGS)}",
-                )
-            super().__setattr__(name, value)
+        self.errors = deque(maxlen=20)
+        self.batches = deque(maxlen=10_000)
 
     # What the user sees.
 
@@ -214,14 +200,8 @@ class LoadShedder:
             return None
         return float(table.estimates(self._rules.hashes, np.array([digest(*key)], np.int64))[0])
 
-    def settle(self, seconds: float = 5.0) -> bool:
-        """Wait until every batch of the queries that have ended is accounted for; False if that takes too long."""
-        deadline = time.monotonic() + seconds
-        while any(not reader.query.active for reader in list(self._readers.values())):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
+    def _watches(self) -> list[Ending]:
+        return [reader.query for reader in list(self._readers.values())]
 
     def close(self) -> None:
         """Let go of thread, listeners and mailbox. A query that still runs keeps all its rows from then on."""
@@ -242,12 +222,6 @@ class LoadShedder:
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(RETRY)
-
-    def __enter__(self) -> LoadShedder:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         report = self.report()
@@ -396,7 +370,7 @@ class LoadShedder:
                 try:
                     self._step()
                 except Exception as error:
-                    self._warn("what the tasks reported could not be used", error)
+                    self._grumble("what the tasks reported could not be used", error)
                     self.fail_open(error)
 
     def _step(self) -> None:
@@ -459,7 +433,7 @@ class LoadShedder:
         try:
             found = self._control.follow()
         except Exception as error:
-            self._warn("the control file cannot be read", error)
+            self._grumble("the control file cannot be read", error)
             return
         if found is None:
             return
@@ -614,16 +588,8 @@ class LoadShedder:
         try:
             return action() is not False
         except Exception as error:
-            self._warn(problem, error)
+            self._grumble(problem, error)
             return False
-
-    def _warn(self, problem: str, error: Exception) -> None:
-        kind = f"{problem}: {type(error).__name__}"
-        level = logging.DEBUG if kind in self._warned else logging.WARNING
-        self._warned.add(kind)
-        log.log(
-            level, "%s: %s (%s)", self.name, problem, error, exc_info=error if level == logging.DEBUG else None
-        )
 
 
 def order_file(store: Store, name: str, hashes: CarterWegman) -> HistoryFile[Order, OrderHistory]:

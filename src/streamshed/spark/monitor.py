@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streamshed.records import Sample
 from streamshed.spark.counts import Counts, PlanReader, drops_in, serials_in
@@ -225,11 +226,22 @@ class SessionMonitor:
     @classmethod
     def streams_behind(cls, frame: DataFrame) -> list[Watched]:
         """The shed streams that a DataFrame reads, also through whatever was done to them since."""
-        monitor = cls._by_session.get(frame.sparkSession)
-        if monitor is None:
-            return []
-        serials = serials_in(frame._jdf.queryExecution().analyzed())
-        return [monitor._streams[serial] for serial in serials if serial in monitor._streams]
+        return cls._streams_in(frame._jdf.queryExecution().analyzed())
+
+    @classmethod
+    def streams_of(cls, query: StreamingQuery) -> list[Watched]:
+        """The shed streams that a query reads."""
+        return cls._streams_in(_execution_of(query).analyzedPlan())
+
+    @classmethod
+    def all_streams(cls) -> list[Watched]:
+        """Every shed stream of this process that was not closed."""
+        return [stream for monitor in list(cls._by_session.values()) for stream in monitor._streams.values()]
+
+    @classmethod
+    def _streams_in(cls, plan: Any) -> list[Watched]:
+        known = {stream.serial: stream for stream in cls.all_streams()}
+        return [known[serial] for serial in serials_in(plan) if serial in known]
 
     def add(self, stream: Watched) -> None:
         self._streams[stream.serial] = stream

@@ -104,6 +104,7 @@ class _Probe:
 
     def __init__(self, query: NetworkQuery, serial: int) -> None:
         self.serial = serial
+        self.handle = query.runtime
         self._query = query
 
     def attach(self, query: QueryWatch, position: int) -> None:

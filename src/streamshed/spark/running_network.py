@@ -61,13 +61,13 @@ class NetworkFailed(StreamshedError):
 class RunningNetwork(Handle):
     """The handle of a running network: its queries, its plan and why, its books, and its settings.
 
-    `latency`, `mode` and `policy` can be set while it runs. As a context manager it closes itself at the end:
+    `latency`, `mode`, `floor` and `policy` can be set while it runs. As a context manager it closes itself:
 
         with ss.run(spark, network, …) as running:
             running.await_termination(60)
     """
 
-    settings: ClassVar[tuple[str, ...]] = ("latency", "mode", "policy")
+    settings: ClassVar[tuple[str, ...]] = ("latency", "mode", "floor", "policy")
     network: Network
     sinks: Mapping[str, Any]
     """What each output is written to."""
@@ -80,7 +80,7 @@ class RunningNetwork(Handle):
         network: Network,
         policy: NetworkPolicy,
         latency: float,
-        mode: Mode,
+        limits: Limits,
         place: Store,
         sinks: Mapping[str, Any],
         functions: Mapping[str, str],
@@ -109,12 +109,12 @@ class RunningNetwork(Handle):
         self._controller = Controller(
             self._shedding,
             latency=latency,
-            limits=Limits(mode),
+            limits=limits,
             load=lambda query, bound: QueryLoad(bound, work=self._works[query], lasting=True),
             version=control.version,
         )
         self._load_aware = {
-            box.name: LoadAwareBox(spark, network, box, function_of(box), self._store, mode)
+            box.name: LoadAwareBox(spark, network, box, function_of(box), self._store, limits.mode)
             for box in network.boxes
             if isinstance(box, Udf) and box.load_aware is not None
         }
@@ -217,6 +217,17 @@ class RunningNetwork(Handle):
             if self._pinned is not None:
                 self._pinned = self._pinned_plan(self._pinned.wanted)
             self._adopt()
+
+    @property
+    def floor(self) -> float:
+        """Share of the work that is always done."""
+        return self._controller.limits.floor
+
+    @floor.setter
+    def floor(self, floor: float) -> None:
+        wanted = arguments.check_floor(floor)
+        with self._locked():
+            self._controller.configure(floor=wanted)
 
     @property
     def latency(self) -> float:

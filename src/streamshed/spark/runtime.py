@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
+from streamshed.loop import Limits
 from streamshed.network.graph import Network
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.registry import live_policy
@@ -34,6 +35,7 @@ def run(
     policy: str | NetworkPolicy = "lsrm-semantic",
     latency: str | float | timedelta = "4 seconds",
     mode: str | Mode = Mode.ENFORCE,
+    floor: float = 0.02,
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] | None = None,
     pinned: Sequence[Drop] | None = None,
@@ -54,6 +56,8 @@ def run(
         The bound on a row's end-to-end latency, from its arrival to the commit of its micro-batch.
     mode
         "enforce", "dry-run" (keep all, report what would have been dropped) or "off".
+    floor
+        Share of the work that is always done.
     checkpoint
         Folder for the checkpoints of the queries and for the plans. A network that is run again with the same
         folder goes on where it stopped. Default: a temporary one.
@@ -72,7 +76,7 @@ def run(
     """
     check_spark(spark.version)
     bound = seconds(latency, "latency")
-    wanted = arguments.check_mode(mode)
+    limits = Limits(arguments.check_mode(mode), arguments.check_floor(floor))
     chosen = live_policy(policy) if isinstance(policy, str) else policy
     how = check_trigger(trigger)
     rows = streams(spark, network, sources)
@@ -85,7 +89,7 @@ def run(
         check_boxes(spark, network, rows, functions)
         made_sinks = {name: sink_for(spark, name, spec) for name, spec in specs.items()}
         place = _place(spark, checkpoint)
-        running = RunningNetwork(spark, network, chosen, bound, wanted, place, made_sinks, functions)
+        running = RunningNetwork(spark, network, chosen, bound, limits, place, made_sinks, functions)
         if pinned is not None:
             running.pin(pinned)
         running.launch(rows, how)
