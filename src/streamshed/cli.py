@@ -17,6 +17,7 @@ from streamshed import cli_history, cli_network, cli_run, cli_sim
 from streamshed.cli_screen import screen
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
+from streamshed.extras import need
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 # In the order in which a new user needs them.
@@ -58,6 +59,7 @@ def demo(
 ) -> None:
     """A burst of twice what this machine can process: plain Spark and Streamshed side by side."""
     bound = seconds(latency, "--latency")
+    need("matplotlib", "lab")
     if not out.absolute().parent.is_dir():
         # The demo takes minutes; a picture with nowhere to go would be found out at its end.
         raise InvalidArgument("--out names a folder that does not exist", got=str(out.absolute().parent))
@@ -89,6 +91,8 @@ def bench(
         for each, summary in benches.BENCHES.items():
             _screen.print(f"[bold]{each:<10}[/] {summary}")
         return
+    if out is not None:
+        need("matplotlib", "lab")
     measure = benches.bench(name, out)
     with _aside.status(f"bench {name}") as status:
         result = measure(lambda text: status.update(f"bench {name} · {text}"))

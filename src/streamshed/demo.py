@@ -20,6 +20,7 @@ from rich.text import Text
 import streamshed.bench.play as playing
 from streamshed.bench import audience, shop
 from streamshed.bench.audience import Able, Look, Played
+from streamshed.extras import need
 
 OVERLOAD = 2.0
 CALM_LOAD = 0.4
@@ -216,6 +217,7 @@ def summary_table(outcome: Outcome) -> Table:
 
 def draw(outcome: Outcome, out: Path) -> None:
     """Latency over time for all runs, and utility by output."""
+    need("matplotlib", "lab")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -17,6 +17,7 @@ import streamshed.bench.play as playing
 from streamshed.bench.feeder import Rows
 from streamshed.bench.jobs import Run, heavy
 from streamshed.bench.play import Glance
+from streamshed.extras import need
 
 OVERLOAD = 3.0
 CALM, BURST, AFTER = 8.0, 20.0, 12.0
@@ -173,6 +174,7 @@ def summary_table(outcome: Outcome) -> Table:
 
 def draw(outcome: Outcome, out: Path) -> None:
     """Latency over time for both jobs, and what was kept."""
+    need("matplotlib", "lab")
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,20 +1,41 @@
-"""Numba's compiler, typed: the function keeps its signature, and its machine code is kept on disk."""
+"""Numba's compiler, typed: the function keeps its signature, and its machine code is kept on disk.
+
+Without numba, what is compiled can be imported and not called: the drop-in shedder and `plan` need none of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from functools import wraps
+from typing import Any, TypeVar, cast
 
-import numba
+from streamshed.extras import missing
+
+numba: Any
+try:
+    import numba
+except ImportError:
+    numba = None
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
     """Compile at first use. No fast-math and no threads: the same inputs give the same bits."""
-    return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
+    return _compiled(function, cache=True, error_model="numpy")
 
 
 def inlined(function: Function) -> Function:
     """Compile into its callers: a call with many arrays would count references to each of them."""
-    return cast(Function, numba.njit(inline="always", error_model="numpy")(function))
+    return _compiled(function, inline="always", error_model="numpy")
+
+
+def _compiled(function: Function, **options: Any) -> Function:
+    if numba is not None:
+        return cast(Function, numba.njit(**options)(function))
+
+    @wraps(function)
+    def unusable(*args: object, **named: object) -> object:
+        raise missing("numba", "full")
+
+    return cast(Function, unusable)

@@ -22,6 +22,7 @@ from streamshed.bench import audience
 from streamshed.bench.audience import Able, Played
 from streamshed.bench.feeder import Lines, put
 from streamshed.bench.play import Say
+from streamshed.extras import need
 from streamshed.network import Builder, Network
 from streamshed.spark.calibrate import Measured, calibrate, with_costs
 
@@ -207,6 +208,7 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
 
 def draw(runs: list[tuple[float, Played]], found: list[dict[str, Any]], path: Path) -> None:
     """For each overload: latency over time by policy, in the first round; and utility by output, over all."""
+    need("matplotlib", "lab")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from streamshed.errors import EnvironmentProblem
 from streamshed.experiments.registry import Progress
+from streamshed.extras import need
 from streamshed.policies.queue_check import Average
 from streamshed.policies.queue_model import QueueModel
 from streamshed.sim.operator import Stream
@@ -68,13 +68,7 @@ def run(progress: Progress, *, rows: int = ROWS, repeats: int = REPEATS, seed: i
 
 def _datasketches(given: Stream, settings: LasSettings) -> float:
     """The share of rows dropped."""
-    try:
-        from datasketches import count_min_sketch
-    except ImportError as error:
-        raise EnvironmentProblem(
-            "this benchmark compares with datasketches, which is not installed",
-            hint="pip install streamshed[bench]",
-        ) from error
+    count_min_sketch = need("datasketches", "lab").count_min_sketch
     size = settings.size
     often, took = count_min_sketch(size.rows, size.columns, 7), count_min_sketch(size.rows, size.columns, 7)
     check, queue = Average(_THRESHOLD), QueueModel()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streamshed.experiments.registry import Row
+from streamshed.extras import need
 
 # Okabe and Ito's colours, told apart by every kind of eyesight; the darkest go to the QoS-driven policies.
 _STYLES: Mapping[str, tuple[str, str, str]] = {
@@ -160,6 +161,7 @@ def _groups(rows: Sequence[Row], by: Callable[[Row], str]) -> dict[str, list[Row
 
 def _canvas(labels: Labels) -> tuple[Any, Any]:
     # Not through pyplot: no global state, no display.
+    need("matplotlib", "lab")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -212,6 +214,7 @@ def panels(
 
     `reference` gives the target of the first quantity at an x; `marks` are names for stretches that begin there.
     """
+    need("matplotlib", "lab")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 import streamshed as ss
+from streamshed.extras import need
 from streamshed.spark.session import local_session
 
 CORES = 2
@@ -425,6 +426,7 @@ _STYLES = {
 
 def draw(rows: Sequence[TimeRow], path: Path, *, title: str, note: str, target_ms: float) -> None:
     """Queuing latency above, on a logarithmic axis, and the share dropped below; phases between grey lines."""
+    need("matplotlib", "lab")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter

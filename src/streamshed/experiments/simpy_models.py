@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from streamshed.extras import need
 from streamshed.network.graph import Filter, Output
 from streamshed.sim.scenario import Scenario
 
 
 def latencies(arrivals: Sequence[float], service: float) -> list[float]:
     """Seconds each row spent in an empty-at-start queue with a fixed service time."""
-    import simpy
+    simpy = need("simpy", "lab")
 
     environment = simpy.Environment()
     queue = simpy.Store(environment)
@@ -103,7 +104,7 @@ def _times(scenario: Scenario, source: str) -> list[float]:
 
 def run(model: Model) -> int:
     """Let all rows through; the outputs then have their latencies. Returns how many were delivered."""
-    import simpy
+    simpy = need("simpy", "lab")
 
     for output in model.outputs.values():
         output.latencies = []

@@ -35,11 +35,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
+from streamshed.extras import need
 from streamshed.network.catalog import Catalog
 from streamshed.network.qos import LossGraph
 from streamshed.network.values import loss_graphs
@@ -104,7 +104,7 @@ class Program:
         self.outputs = [name for name, (_, whole) in self.rows_of.items() if whole > 0]
 
     @cached_property
-    def _constraints(self) -> tuple[coo_array, np.ndarray, coo_array, np.ndarray, np.ndarray, np.ndarray]:
+    def _constraints(self) -> tuple[Any, np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]:
         """A_ub, b_ub (its last row is the load), A_eq, b_eq, costs, upper bounds."""
         candidates = self.segments.all
         upper: list[tuple[int, int, float]] = []
@@ -147,7 +147,7 @@ class Program:
         b_ub[-1] = max(0.0, limit - self.least)
         if at_most is not None:
             bounds = np.concatenate((np.minimum(at_most, self.full), bounds[len(self.full) :]))
-        found = linprog(
+        found = need("scipy.optimize", "full").linprog(
             costs,
             A_ub=a_ub,
             b_ub=b_ub,
@@ -224,8 +224,8 @@ class Program:
         )
 
 
-def _matrix(entries: list[tuple[int, int, float]], rows: int, columns: int) -> coo_array:
+def _matrix(entries: list[tuple[int, int, float]], rows: int, columns: int) -> Any:
     i, j, values = zip(*entries, strict=True) if entries else ((), (), ())
-    return coo_array(
+    return need("scipy.sparse", "full").coo_array(
         (np.array(values, dtype=float), (np.array(i, dtype=int), np.array(j, dtype=int))), (rows, columns)
     )
