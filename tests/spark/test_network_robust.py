@@ -17,7 +17,7 @@ from streamshed.network import Builder, Network
 from streamshed.spark import fused_query, stateful_query
 from streamshed.spark.counts import PlanReader
 from streamshed.spark.fused_query import FusedQuery
-from streamshed.spark.monitor import SessionMonitor
+from streamshed.spark.monitor import QueryWatch, SessionMonitor
 from streamshed.spark.network_control import NetworkControl
 from streamshed.spark.runtime import RunningNetwork
 from tests.spark.helpers import put_rows, stream, wait_for
@@ -101,6 +101,18 @@ def test_a_batch_that_cannot_be_counted_is_delivered_all_the_same(
     assert report.batches == 0
     told = [r.getMessage() for r in caplog.records if "could not be counted" in r.getMessage()]
     assert len(told) == 2, told  # once a query, not once a batch
+
+
+def test_batches_too_short_for_the_monitor_to_see_are_counted(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = QueryWatch.capture
+    # As if every batch were over before the monitor looks which one runs.
+    monkeypatch.setattr(QueryWatch, "capture", lambda self, batch=None: batch and seen(self, batch))
+    with run_all(spark, wards(), folder) as running:
+        report = running.report()
+    assert report.unseen == 0
+    assert report.arrived == {"s": 3 * ROWS}
 
 
 @pytest.mark.complains

@@ -230,7 +230,10 @@ class NetworkQuery:
         self._caller = threading.current_thread()
         if self._execution is None:
             return None
-        time = int(self._execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
+        execution = self._execution.lastExecution()
+        # A short batch is over before the monitor looks again, and would go uncounted.
+        self._monitor.enqueue("executed", "", execution)
+        time = int(execution.offsetSeqMetadata().batchTimestampMs())
         self.control.begun(self.name, number, time)
         return time
 
