@@ -51,6 +51,13 @@ def test_plan_says_how_much_remains_when_dropping_all_is_not_enough(run, policy)
     assert f"{plan['remaining']:.3g} too much remains" in " ".join(run(*arguments).stdout.split())
 
 
+@pytest.mark.parametrize("policy", ["none", "random"])
+def test_plan_takes_the_base_lines_that_run_and_simulate_take(run, policy):
+    plan = json.loads(run("plan", EXAMPLE, "--policy", policy, "--json").stdout)
+    assert (plan["chosen"] is None) == (policy == "none")
+    assert (plan["remaining"] > 0) == (policy == "none")
+
+
 def test_plan_without_overload_chooses_nothing(run):
     plan = json.loads(run("plan", EXAMPLE, "--rates", "vitals=100,field=50", "--json").stdout)
     assert plan["chosen"] is None

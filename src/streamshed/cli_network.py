@@ -22,7 +22,7 @@ from streamshed.network.generate import Shape
 from streamshed.network.generate import generate as generated
 from streamshed.network.graph import Network
 from streamshed.policies.contract import Decision
-from streamshed.policies.registry import NETWORK_POLICIES, network_policy
+from streamshed.policies.registry import BASELINES, NETWORK_POLICIES, live_policy
 
 network_app = typer.Typer(name="network", help="Draw and generate query networks.", no_args_is_help=True)
 
@@ -71,12 +71,14 @@ def decide(
     if rates:
         catalog = catalog.measured(rates=rates)
     catalog = catalog.scaled(rate_factor(catalog, excess=excess, overload=overload))
-    return network_policy(policy, seed).planner(catalog).decide()
+    return live_policy(policy, seed).planner(catalog).decide()
 
 
 def plan(
     spec_file: Annotated[Path, typer.Argument(metavar="SPEC", help="A network, as YAML or DISSP's XML.")],
-    policy: Annotated[str, typer.Option(help="One of " + ", ".join(NETWORK_POLICIES) + ".")] = "lsrm-random",
+    policy: Annotated[
+        str, typer.Option(help="One of " + ", ".join([*BASELINES, *NETWORK_POLICIES]) + ".")
+    ] = "lsrm-random",
     rates: Annotated[str | None, typer.Option(help="Rows per second of sources, as a=1200,b=50.")] = None,
     excess: Excess = None,
     overload: Overload = None,

@@ -55,7 +55,7 @@ def run(progress: Progress, *, rows: int = ROWS, repeats: int = REPEATS, seed: i
     progress(repeats + 1, repeats + 1, "done")
     median = {name: statistics.median(found) for name, found in speeds.items()}
     return {
-        "name": "las",
+        "ratio": median["streamshed"] / median["datasketches"],
         "rows": rows,
         "sketch": [settings.size.rows, settings.size.columns],
         "repeats": repeats,
