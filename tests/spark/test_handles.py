@@ -22,14 +22,14 @@ def start(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
 
 @pytest.fixture
 def kept(spark: SparkSession, source: Path) -> Iterator[DataFrame]:
-    frame = ss.shed(stream(spark, source), "1 minute", name="clicks")
+    frame = ss.shed(stream(spark, source), "1 minute", name="handles-clicks")
     yield frame
     ss.handle(frame).close()
 
 
 def network() -> Network:
     return (
-        Builder("pair")
+        Builder("handles_pair")
         .source("events", "id LONG", rate=100)
         .filter("odd", "events", "id % 2 = 1", selectivity=0.5)
         .output("rows", "odd")
@@ -41,7 +41,7 @@ def test_by_frame_query_and_name(kept: DataFrame, source: Path) -> None:
     handle = ss.handle(kept)
     assert isinstance(handle, ss.Shedder)
     assert ss.handle(kept.select("id").where("id > 3")) is handle
-    assert ss.handle("clicks") is handle
+    assert ss.handle("handles-clicks") is handle
     assert ss.handle(handle) is handle
     fill(source, 1, 10)
     query = start(kept, source.parent / "state")
@@ -54,7 +54,7 @@ def test_by_frame_query_and_name(kept: DataFrame, source: Path) -> None:
 def test_of_a_running_network(spark: SparkSession, source: Path) -> None:
     rows = stream(spark, source).select("id")
     with ss.run(spark, network(), sources={"events": rows}, sinks={"rows": "noop"}) as running:
-        assert ss.handle("pair") is running
+        assert ss.handle("handles_pair") is running
         (query,) = running.queries.values()
         assert ss.handle(query) is running
 
@@ -63,26 +63,26 @@ def test_nobody_sheds_there(spark: SparkSession, kept: DataFrame, source: Path) 
     plain = stream(spark, source)
     with pytest.raises(ss.InvalidArgument, match="nobody sheds there") as error:
         ss.handle(plain)
-    assert "clicks" in str(error.value)
-    with pytest.raises(ss.InvalidArgument, match=r"nobody sheds there\n.*'click'"):
-        ss.handle("click")
+    assert "handles-clicks" in str(error.value)
+    with pytest.raises(ss.InvalidArgument, match=r"nobody sheds there\n.*'handles-click'"):
+        ss.handle("handles-click")
     with pytest.raises(ss.InvalidArgument, match="found by a DataFrame"):
         ss.handle(3)  # type: ignore[arg-type]
 
 
 def test_several_sheds_in_one_query(spark: SparkSession, kept: DataFrame, source: Path) -> None:
-    other = ss.shed(stream(spark, source), "1 minute", name="views")
+    other = ss.shed(stream(spark, source), "1 minute", name="handles-views")
     with ss.handle(other), pytest.raises(ss.InvalidArgument, match="several handles") as error:
         ss.handle(kept.unionByName(other))
-    assert "clicks" in str(error.value)
-    assert "views" in str(error.value)
+    assert "handles-clicks" in str(error.value)
+    assert "handles-views" in str(error.value)
 
 
 def test_a_closed_one_is_not_found(spark: SparkSession, source: Path) -> None:
-    frame = ss.shed(stream(spark, source), "1 minute", name="gone")
+    frame = ss.shed(stream(spark, source), "1 minute", name="handles-gone")
     ss.handle(frame).close()
     with pytest.raises(ss.InvalidArgument, match="nobody sheds there"):
-        ss.handle("gone")
+        ss.handle("handles-gone")
 
 
 def test_a_network_has_a_floor_like_a_stream(spark: SparkSession, source: Path) -> None:
@@ -93,5 +93,6 @@ def test_a_network_has_a_floor_like_a_stream(spark: SparkSession, source: Path) 
         assert running.floor == 0.1
         running.floor = 0.2
         assert running.floor == 0.2
-        with pytest.raises(AttributeError, match="RunningNetwork has no setting 'flor'"):
-            running.flor = 0.3  # type: ignore[attr-defined]
+        for name in ("flor", "report", "plan", "sinks"):
+            with pytest.raises(AttributeError, match=f"RunningNetwork has no setting '{name}'"):
+                setattr(running, name, 0.3)

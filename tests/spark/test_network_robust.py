@@ -357,8 +357,8 @@ def test_a_pinned_plan_is_renewed_and_told_as_it_is(spark: SparkSession, folder:
         running.process_all_available()
         wait_for(lambda: running.report().arrived.get("s") == 3 * ROWS)
         # What the controller learns from is the plan that was carried out.
-        assert [sample.share for sample in running.samples] == pytest.approx([0.1] * len(running.samples))
-        assert all(sample.dropping for sample in running.samples)
+        assert [sample.keep for sample in running.samples] == pytest.approx([0.1] * len(running.samples))
+        assert all(sample.flows.thinned for sample in running.samples)
         until = running._control.history.spans[-1].until
         time.sleep(0.05)
         running.renew(time.time() + 50_000)
@@ -385,7 +385,7 @@ def test_a_control_file_that_is_removed_ends_the_drops_and_that_is_what_is_learn
         put_rows(folder / "in", 4 * ROWS, ROWS)
         wait_for(lambda: running.report().arrived["s"] == 5 * ROWS)
         assert len(running.rows("o")) == rows + ROWS
-        assert [(sample.share, sample.dropping) for sample in list(running.samples)[seen:]] == [(1.0, False)]
+        assert [(sample.keep, sample.flows.thinned) for sample in list(running.samples)[seen:]] == [(1.0, False)]
         assert "by hand" in running.plan.reason
         running.renew(time.time() + 1e6)
         running.pin([ss.Drop("s->f", 0.1)])  # told otherwise
@@ -490,7 +490,7 @@ def test_plan_changes_are_logged_and_stand_in_the_journal(
 def test_a_setting_that_is_none_is_refused(spark: SparkSession, folder: Path) -> None:
     with start(spark, simple(), folder, trigger={"availableNow": True}) as running:
         for name in ("latnecy", "keep", "pinned"):
-            with pytest.raises(AttributeError, match="latency, mode, policy"):
+            with pytest.raises(AttributeError, match="latency, mode, floor, policy"):
                 setattr(running, name, 3)
         running.latency = "9 seconds"
         assert running.latency == 9.0

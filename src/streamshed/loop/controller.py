@@ -11,9 +11,6 @@ from streamshed.loop.arbiter import Arbiter, Limits, Steps
 from streamshed.loop.query_load import QueryLoad
 from streamshed.records import Choice, Mode, Overload, Plan, Sample
 
-_UNBOUNDED = float("inf")
-"""No bound: where the detector goes by load alone."""
-
 
 class Policy(Protocol):
     """Where to drop, if so much of the work is to be kept."""
@@ -67,15 +64,18 @@ class Controller:
         self,
         policy: Policy,
         *,
-        latency: float,
+        latency: float | None,
         limits: Limits | None = None,
         steps: Steps | None = None,
         load: Callable[[str, float], Load] | None = None,
         version: int = 0,
     ) -> None:
-        """`load` makes what a query is watched with, from its name and the bound; queries have names then."""
+        """`load` makes what a query is watched with, from its name and the bound; queries have names then.
+
+        Without a bound (`latency=None`) the detector goes by load alone.
+        """
         self.policy = policy
-        self._latency = latency if latency == _UNBOUNDED else check_latency(latency)
+        self._latency = float("inf") if latency is None else check_latency(latency)
         self._arbiter = Arbiter(limits, steps)
         self._load: Callable[[str, float], Load] = load or (lambda query, bound: QueryLoad(bound))
         self._named = load is not None

@@ -118,7 +118,7 @@ def controller_of(policy: NetworkPolicy, catalog: Catalog) -> Controller:
     by_latency = isinstance(policy, Latency)
     return Controller(
         NetworkShedding(policy, catalog, rate=SteadyRate, nominal=True),
-        latency=float("inf"),
+        latency=None,
         limits=Limits(floor=0.0),
         steps=Steps(rise=float("inf"), dead_band=None),
         load=lambda query, bound: LoadLevel(catalog, by_latency=by_latency),

@@ -48,10 +48,9 @@ class Handle:
         self._closed = False
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known = any(
-            name in vars(kind) or name in vars(kind).get("__annotations__", ()) for kind in type(self).__mro__
-        )
-        if not name.startswith("_") and not known:
+        declared = any(name in vars(kind).get("__annotations__", ()) for kind in type(self).__mro__)
+        first = declared and name not in self.__dict__
+        if not (name.startswith("_") or name in self.settings or first):
             raise UnknownSetting(
                 f"{type(self).__name__} has no setting {name!r}",
                 got=f"{name} = {value!r}",
