@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # Each worker has a Spark session and all that runs on it (tests/conftest.py); the rest goes where there is time.
 BESIDE := -n 2 --dist loadgroup
 
-.PHONY: demo test test-all check unit bench soak setup java clean help
+.PHONY: demo test test-all check unit bench soak setup java kafka clean help
 
 help:            ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile
@@ -16,10 +16,10 @@ demo: setup      ## a burst at twice this machine's capacity through a network, 
 
 test: check unit ## all checks and all tests
 
-unit: setup      ## the tests alone
+unit: setup kafka ## the tests alone
 	$(PYTHON) -m pytest $(BESIDE)
 
-test-all: check setup  ## the same with a hundred generated networks on Spark instead of a dozen
+test-all: check setup kafka ## the same with a hundred generated networks on Spark instead of a dozen
 	STREAMSHED_NETWORKS=100 $(PYTHON) -m pytest $(BESIDE)
 
 check: $(READY)  ## lint, types, import layers
@@ -28,8 +28,8 @@ check: $(READY)  ## lint, types, import layers
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-bench: setup     ## every benchmark, one line of JSON each
-	@for name in overhead drain burst latency las-spark network sharing compiled parse road-map simulator las; do $(VENV)/bin/streamshed bench $$name --json; done
+bench: setup kafka ## every benchmark, one line of JSON each
+	@for name in overhead drain burst latency cold outage pause realtime ladder las-spark network sharing compiled parse fair control fair-decision road-map simulator las; do $(VENV)/bin/streamshed bench $$name --json; done
 
 soak: setup      ## 20,000 small batches: does anything grow, is anything left after close()?
 	$(PYTHON) -m tests.soak.soak
@@ -39,9 +39,12 @@ setup: java $(READY)
 java:
 	@sh scripts/ensure-java
 
+kafka:           ## a Kafka broker and Spark's connector to it, for tests, benchmarks and examples
+	@sh scripts/ensure-kafka .kafka
+
 $(READY): pyproject.toml constraints.txt scripts/make-venv
 	@sh scripts/make-venv $(VENV)
 	@touch $@
 
 clean:           ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .kafka .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -54,5 +54,5 @@ with ss.shedder(kept) as handle:
     report = handle.report()
     print(f"{report.arrived:,} rows arrived, {report.shed:,} were shed ({1 - report.kept_share:.0%})")
     late = f"{report.over_bound} of {report.batches} batches had a row later than the bound of {BOUND:g} s"
-    print(f"{late}; the latest was at {report.latency_max:.1f} s")
+    print(f"{late}; the latest was at {report.latency_worst:.1f} s")
 spark.stop()

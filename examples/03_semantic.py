@@ -75,17 +75,18 @@ with ss.run(
     end = start + AT_MOST
     while time.monotonic() < end:
         time.sleep(0.5)
-        if end == start + AT_MOST and sum(running.report().shed.values()):
+        if end == start + AT_MOST and running.report().shed:
             end = time.monotonic() + SHEDS
     spark.sparkContext.setLogLevel("OFF")  # the batch that runs is cut short, and Spark would tell so at length
     running.stop()
     report = running.report()
-    print(f"\n{report.arrived['trucks']:,} reports came in")
-    for arc, rows in report.shed.items():
-        print(f"dropped on {arc:<15} {rows:>9,} of {report.reached[arc]:>9,}")
+    print(f"\n{report.arrived:,} reports came in")
+    for arc, rows in report.by_arc.items():
+        print(f"dropped on {arc:<15} {rows.shed:>9,} of {rows.arrived:>9,}")
     for output in network.outputs:
         got, percent, utility = (
-            report.delivered[output.name], report.percent[output.name], running.utility(output.name),
+            report.by_output[output.name].delivered, report.by_output[output.name].percent,
+            report.by_output[output.name].utility,
         )  # fmt: skip
         print(f"{output.name:<8} got {got:>7,} rows, {percent:3.0f} % of what came for it; utility {utility:.2f}")
     print(f"of the alarm desk's rows {hot:,} were above 8 degrees")

@@ -60,8 +60,8 @@ mentions = (
 out = ss.load_aware(
     mentions,
     decorate,
-    key="mention",
-    latency="avg 5 seconds over 300 rows",
+    cost_key="mention",
+    target="avg 5 seconds over 300 rows",
     schema="mention STRING, info STRING",
     arrived="timestamp",
     window=256,

@@ -46,11 +46,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
+    from streamshed.lab.bench import kafka
     from streamshed.spark.session import local_session
 
-    session = local_session("tests", "local[2]")
+    # The connector has to be there when Spark starts; tests without Kafka do not notice it.
+    # Tasks that run for long tell what they did every second, so that tests need not wait for it.
+    beats = {"spark.executor.heartbeatInterval": "1s"}
+    jars = {} if kafka.missing() else {"spark.jars": kafka.connector()}
+    session = local_session("tests", "local[2]", **jars, **beats)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[object]:
+    """A Kafka broker for all tests of this worker; they are skipped, aloud, where there is none to be had."""
+    from streamshed.lab.bench import kafka
+
+    problem = kafka.missing()
+    if problem is not None:
+        pytest.skip(f"NO KAFKA: {problem}")
+    with kafka.Broker() as running:
+        yield running
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say aloud that tests were left out, whatever else is on the screen."""
+    skipped = [each for each in terminalreporter.stats.get("skipped", []) if "NO KAFKA" in str(each.longrepr)]
+    if skipped:
+        reason = str(skipped[0].longrepr).partition("NO KAFKA: ")[2].rstrip("')")
+        terminalreporter.write_line(f"{len(skipped)} TESTS WITH KAFKA WERE SKIPPED: {reason}", red=True, bold=True)
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from streamshed.cli import app
+from streamshed.cli.app import app
 from streamshed.errors import StreamshedError
 
 ROOT = Path(__file__).parent.parent
 
 
 def streamshed(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streamshed.cli", *arguments]
+    command = [sys.executable, "-m", "streamshed.cli.app", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

@@ -37,7 +37,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def history(*arguments: object) -> subprocess.CompletedProcess[str]:
     """In a process that could start no Java."""
-    command = [sys.executable, "-m", "streamshed.cli", "history", *map(str, arguments)]
+    command = [sys.executable, "-m", "streamshed.cli.app", "history", *map(str, arguments)]
     # As wide as its lines are: what is told of here is what they say, not how a narrow screen folds them.
     env = {**os.environ, "JAVA_HOME": "/nowhere", "TZ": "UTC", "COLUMNS": "200"}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)

@@ -4,9 +4,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from streamshed.cli_network import register
-from streamshed.network import spec
-from streamshed.network.generate import Shape, generate
+from streamshed.cli.plan import register
+from streamshed.network.generate import NetworkShape, generate
+from streamshed.network.spec import yaml as spec
 from tests.network.test_spec import EXAMPLE
 
 
@@ -25,7 +25,7 @@ def test_plan_as_json_has_the_documented_shape(run):
     result = run("plan", EXAMPLE, "--policy", "lsrm-semantic", "--json")
     assert result.exit_code == 0
     plan = json.loads(result.stdout)
-    assert list(plan) == ["policy", "load", "limit", "rows", "chosen", "remaining"]
+    assert list(plan) == ["policy", "load", "limit", "rows", "chosen", "remaining", "certainty", "gap"]
     assert plan["policy"] == "lsrm-semantic"
     assert plan["load"] > plan["limit"] == 1.8
     row = plan["rows"][plan["chosen"]]
@@ -45,8 +45,8 @@ def test_plan_says_how_much_remains_when_dropping_all_is_not_enough(run, policy)
     row = plan["rows"][plan["chosen"]]
     saved = 900000 * row["savings"]["vitals"] + 360000 * row["savings"]["field"]
     assert plan["remaining"] == pytest.approx(plan["load"] - saved - plan["limit"])
-    # Protected rows cost what any row costs; by their values, every one of them is an alarm and meets all boxes.
-    protected = 1260000 / 16 * (4 + 8 + 10 + 40 + 25) * 1e-6 if policy == "lsrm-semantic" else plan["load"] / 16
+    # By their values, every protected row is an alarm and meets all boxes.
+    protected = 1260000 / 16 * (4 + 8 + 10 + 40 + 25) * 1e-6
     assert plan["remaining"] == pytest.approx(protected - plan["limit"])
     assert f"{plan['remaining']:.3g} too much remains" in " ".join(run(*arguments).stdout.split())
 
@@ -111,4 +111,4 @@ def test_draw(run):
 
 def test_generate_prints_a_spec_that_reads_back(run):
     text = run("network", "generate", "--queries", "2", "--boxes", "9", "--shared", "1", "--seed", "5").stdout
-    assert spec.parse(text) == generate(Shape(queries=2, boxes=9, shared=1), seed=5)
+    assert spec.parse(text) == generate(NetworkShape(queries=2, boxes=9, shared=1), seed=5)

@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from streamshed.cli_run import load_text, spark_settings, utility_at
+from streamshed.cli.app import app
+from streamshed.cli.run import load_text, spark_settings, utility_at
 from streamshed.errors import InvalidArgument
-from streamshed.network import spec
 from streamshed.network.graph import Output
 from streamshed.network.qos import LatencyGraph, LossGraph, QoS, ValueGraph
+from streamshed.network.spec import yaml as spec
 
 pytestmark = pytest.mark.cluster
 
@@ -37,7 +39,7 @@ outputs:
 """
 
 
-def streamshed(*words: str, program: tuple[str, ...] = ("-m", "streamshed.cli"), **env: str) -> Done:
+def streamshed(*words: str, program: tuple[str, ...] = ("-m", "streamshed.cli.app"), **env: str) -> Done:
     command = [sys.executable, *program, *words]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **env}
@@ -59,8 +61,9 @@ def test_run_goes_on_where_it_stopped(network: Path, tmp_path: Path) -> None:
         done = streamshed("run", str(network), "--once", "--json", "--master", "local[2]")
         assert done.returncode == 0, done.stderr[-2000:]
         report = json.loads(done.stdout.splitlines()[-1])
-        assert report["delivered"] == {"big": expected, "all": 2 * expected}
-        assert set(report["shed"].values()) == {0}
+        delivered = {name: output["delivered"] for name, output in report["by_output"].items()}
+        assert delivered == {"big": expected, "all": 2 * expected}
+        assert (report["arrived"], report["shed"]) == (2 * expected, 0)
         (tmp_path / "in" / "1.json").write_text((tmp_path / "in" / "0.json").read_text())
     written = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.open()]
     assert len(written) == 1000
@@ -79,7 +82,7 @@ def test_run_says_what_is_wrong(network: Path) -> None:
 WATCHED = """
 import sys
 from pyspark import SparkContext
-from streamshed import cli
+from streamshed.cli import app, run
 from streamshed.spark.session import python_daemons
 
 stop = SparkContext.stop
@@ -94,8 +97,8 @@ if "interrupt" in sys.argv:
     sys.argv.remove("interrupt")
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
-    cli.cli_run._watch = interrupted
-cli.main()
+    run._watch = interrupted
+app.main()
 """
 
 
@@ -204,9 +207,9 @@ def test_a_pipe_gets_each_table_once_and_late_rows_are_worth_nothing(network: Pa
     head, _, *blocks = done.stdout.split("\n\n")[0].splitlines() + done.stdout.split("\n\n")[1:]
     assert head.startswith("small · lsrm-semantic · enforce · bound 4 s · load ")
     assert " of 0 core-s/s" not in head
-    assert [block.split()[0] for block in blocks] == ["source", "output"]
-    rows = {line.split()[0]: line.split() for line in blocks[1].splitlines()}
-    assert rows["output"] == ["output", "delivered", "of", "%", "latency", "utility"]
+    assert [block.split()[0] for block in blocks] == ["rows", "mean", "source", "output"]
+    rows = {line.split()[0]: line.split() for line in blocks[-1].splitlines()}
+    assert rows["output"] == ["output", "delivered", "of", "%", "planned", "%", "SIC", "utility"]
     assert rows["big"][1:4] == ["500", "500", "100.0"]
     assert rows["big"][-1] == "0.000"
     assert rows["all"][-1] == "1.000"
@@ -285,3 +288,49 @@ def test_calibrate_measures_every_box(network: Path, tmp_path: Path) -> None:
     assert source.parse is not None
     assert source.parse["cost"] > 0
     assert "s (parse)" in done.stdout
+
+
+XML = """<query name="hot">
+  <schema name="t"><field type="long" name="id"/><field type="double" name="v"/></schema>
+  <operator name="readings" type="Input"><next name="hot"/><parameter name="tuple" value="t"/></operator>
+  <operator name="hot" type="Filter"><parameter name="condition" value="v &gt;= 50"/></operator>
+</query>"""
+
+
+def test_run_takes_a_query_in_xml_and_binds_it(network: Path, tmp_path: Path) -> None:
+    query = tmp_path / "hot.xml"
+    query.write_text(XML)
+    bound = ("--read", f"readings=json:{tmp_path}/in", "--write", f"hot_output=json:{tmp_path}/out")
+    done = streamshed("run", str(query), *bound, "--once", "--json", "--master", "local[2]")
+    assert done.returncode == 0, done.stderr[-2000:]
+    by_output = json.loads(done.stdout.splitlines()[-1])["by_output"]
+    assert {name: output["delivered"] for name, output in by_output.items()} == {"hot_output": 500}
+    written = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.open()]
+    assert sorted(row["id"] for row in written) == [i for i in range(1000) if i % 100 >= 50]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ((), "nothing says where its rows go"),
+        (("--write", "hot_output=noop"), "nothing says where its rows come from"),
+        (("--write", "hot=noop"), "--write: the network has no such output"),
+        (("--read", "reading=json:in"), "--read: the network has no such source"),
+        (("--read", "json:in"), "--read needs NAME=FORMAT:PATH"),
+        (("--read", "readings=jsn:in"), "--read readings: no such format"),
+        (("--read", "readings=text:in"), "--read readings: text is for sources that have a `parse`"),
+        (("--read", "readings=json"), "--read readings: json needs a path"),
+        (("--write", "hot_output=console:out"), "--write hot_output: console takes no path"),
+        (("--write", "hot_output=noop", "--write", "hot_output=noop"), "--write is given twice"),
+        (("--read", "readings=json:/no/where", "--write", "hot_output=noop"), "there is no such file or folder"),
+    ],
+)
+def test_a_bad_binding_is_found_before_spark_starts(
+    tmp_path: Path, options: tuple[str, ...], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = tmp_path / "hot.xml"
+    query.write_text(XML)
+    monkeypatch.setattr("streamshed.cli.run._session", None)  # a Spark that is started fails in another way
+    result = CliRunner().invoke(app, ["run", str(query), *options])
+    assert isinstance(result.exception, InvalidArgument)
+    assert problem in str(result.exception)

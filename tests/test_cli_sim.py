@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from streamshed.cli_sim import register
+from streamshed.cli.simulate import register
 from streamshed.errors import InvalidArgument
-from streamshed.experiments import registry
-from streamshed.experiments.registry import Experiment, Progress, Row
+from streamshed.lab.experiments import registry
+from streamshed.lab.experiments.registry import Experiment, FigureRow, Progress
 
 SPEC = """
 network: small
@@ -115,9 +115,9 @@ def test_experiments_are_listed(run: Callable[..., str]) -> None:
 def test_an_experiment_writes_its_files(
     run: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measure(runs: int, seed: int, progress: Progress) -> list[Row]:
+    def measure(runs: int, seed: int, progress: Progress) -> list[FigureRow]:
         progress(1, 1, "counting")
-        return [Row(1.0, "", "none", float(seed), float(seed), float(runs))]
+        return [FigureRow(1.0, "", "none", float(seed), float(seed), float(runs))]
 
     def draw(rows: object, path: Path) -> None:
         path.write_bytes(b"picture")

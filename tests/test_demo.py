@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from streamshed.bench import shop
+from streamshed.lab.bench import shop
 from streamshed.network.catalog import Catalog
-from streamshed.policies.registry import live_policy
+from streamshed.policies.registry import network_policy
 
 SHORT = """
 import sys
 from pathlib import Path
 from rich.console import Console
-from streamshed import demo
+from streamshed.lab import demo
 console = Console(width=120)
 times = demo.Times(calm=1.0, burst=2.0, after=0.5, settle=2.0, calibrate=1.0)
 console.print(demo.summary_table(demo.run(console, Path(sys.argv[1]), 4.0, times)))
@@ -50,7 +50,7 @@ def test_the_shop_is_a_network_that_both_policies_can_shed_from() -> None:
     found = {}
     for name in ("input-uniform", "lsrm-semantic"):
         rates = {"events": 3 * catalog.limit / catalog.load * catalog.rates["events"]}
-        decision = live_policy(name).planner(catalog).decide(rates)
+        decision = network_policy(name).planner(catalog).decide(rates)
         assert decision.row is not None
         found[name] = sum(decision.row.utility.values())
     assert found["lsrm-semantic"] > found["input-uniform"]

@@ -10,17 +10,19 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from streamshed.errors import EnvironmentProblem, InvalidArgument, StreamshedError
-from streamshed.records import Drop, Mode, Plan, QualityReport
+from streamshed.records import Drop, Mode, Plan
 
 if TYPE_CHECKING:
-    from streamshed.network.spec import load as load_network
+    from streamshed.network.spec.yaml import load as load_network
+    from streamshed.quality.report import Report
+    from streamshed.spark.drop_in.shed import shed
+    from streamshed.spark.drop_in.shedder import Shedder
     from streamshed.spark.handle import Handle
-    from streamshed.spark.handles import handle
-    from streamshed.spark.load_aware import load_aware, load_shedder
-    from streamshed.spark.load_shedder import LoadShedder
-    from streamshed.spark.runtime import RunningNetwork, run
-    from streamshed.spark.shed import shed, shedder
-    from streamshed.spark.shedder import Shedder
+    from streamshed.spark.handles import handle, load_shedder, shedder
+    from streamshed.spark.load_aware.load_aware import load_aware
+    from streamshed.spark.load_aware.load_shedder import LoadShedder
+    from streamshed.spark.network.run import RunningNetwork, run
+    from streamshed.spark.real_time.ladder_shedder import LadderShedder
 
 try:
     __version__ = version("streamshed")
@@ -32,10 +34,11 @@ __all__ = [
     "EnvironmentProblem",
     "Handle",
     "InvalidArgument",
+    "LadderShedder",
     "LoadShedder",
     "Mode",
     "Plan",
-    "QualityReport",
+    "Report",
     "RunningNetwork",
     "Shedder",
     "StreamshedError",
@@ -49,23 +52,28 @@ __all__ = [
     "shedder",
 ]
 
-# Spark is loaded when it is first needed: the core and the simulator work without it.
+# Spark and NumPy are loaded when they are first needed: the core and the simulator work without it.
 _LATER = {
     "Handle": ("streamshed.spark.handle", "Handle"),
     "handle": ("streamshed.spark.handles", "handle"),
-    "LoadShedder": ("streamshed.spark.load_shedder", "LoadShedder"),
-    "RunningNetwork": ("streamshed.spark.runtime", "RunningNetwork"),
-    "Shedder": ("streamshed.spark.shedder", "Shedder"),
-    "load_aware": ("streamshed.spark.load_aware", "load_aware"),
-    "load_network": ("streamshed.network.spec", "load"),
-    "load_shedder": ("streamshed.spark.load_aware", "load_shedder"),
-    "run": ("streamshed.spark.runtime", "run"),
-    "shed": ("streamshed.spark.shed", "shed"),
-    "shedder": ("streamshed.spark.shed", "shedder"),
+    "Report": ("streamshed.quality.report", "Report"),
+    "LadderShedder": ("streamshed.spark.real_time.ladder_shedder", "LadderShedder"),
+    "LoadShedder": ("streamshed.spark.load_aware.load_shedder", "LoadShedder"),
+    "RunningNetwork": ("streamshed.spark.network.run", "RunningNetwork"),
+    "Shedder": ("streamshed.spark.drop_in.shedder", "Shedder"),
+    "load_aware": ("streamshed.spark.load_aware.load_aware", "load_aware"),
+    "load_network": ("streamshed.network.spec.yaml", "load"),
+    "load_shedder": ("streamshed.spark.handles", "load_shedder"),
+    "run": ("streamshed.spark.network.run", "run"),
+    "shed": ("streamshed.spark.drop_in.shed", "shed"),
+    "shedder": ("streamshed.spark.handles", "shedder"),
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "QualityReport":
+        name = "Report"
+        import_module("streamshed.quality.former_names").warn_of("QualityReport", "Report")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _LATER[name]

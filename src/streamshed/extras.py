@@ -27,5 +27,6 @@ def need(package: str, extra: str) -> Any:
 
 def missing(package: str, extra: str) -> EnvironmentProblem:
     return EnvironmentProblem(
-        f"this needs {package}, which is not installed", hint=f'pip install "streamshed[{extra}]"'
+        f"this needs {package.partition('.')[0]}, which is not installed",
+        hint=f'pip install "streamshed[{extra}]"',
     )

@@ -12,7 +12,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from importlib import import_module
 from typing import Any
+
+LAS_WINDOW, LAS_TOLERANCE = 1024, 0.05
+"""N and μ of Load-Aware Shedding, unless told otherwise: costs are put to use when they moved by less than a
+twentieth in 1,024 rows (LAS V-A)."""
+LAS_EPSILON, LAS_DELTA = 0.05, 0.1
+"""ε and δ of its sketches: 55 columns, 4 rows."""
 
 
 class Mode(str, Enum):
@@ -40,8 +47,12 @@ class Flows:
     """That wait now, by the arc they came along; where the runtime knows."""
     latencies: Mapping[str, float] = field(default_factory=dict)
     """Seconds that rows of each output took, where the runtime knows it of each for itself."""
+    would_shed: Mapping[str, int] = field(default_factory=dict)
+    """That a load-aware box in dry-run would have dropped, by the arc they came along."""
+    cut: Mapping[str, int] = field(default_factory=dict)
+    """That came when the interval's time was used up, by the arc they would have gone along."""
     thinned: bool = False
-    """Whether anything was dropped, by a plan or by a load-aware box."""
+    """Whether anything was dropped, by a plan, by the clock or by a load-aware box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +60,10 @@ class Sample:
     """What happened in one interval: on Spark, one micro-batch.
 
     A sample with `finished=False` is a look at an interval that is still going on: only `at`,
-    `started`, `keep` and `interval` mean something then. It is what lets a shedder act on a burst
-    before the batch that received it has ended.
+    `started`, `keep` and `interval` mean something then. How long it has been running is how long the rows
+    of the next one have waited; it says nothing of how many there are.
+
+    arrived = kept + thinned + cut + expired.
     """
 
     at: float
@@ -61,6 +74,17 @@ class Sample:
     """Rows that reached the drop."""
     kept: int = 0
     """Rows that passed it."""
+    cut: int = 0
+    """Rows that came to the drop after the interval's time was used up, and were dropped for that alone."""
+    expired: int = 0
+    """Rows that were older than the bound when the interval began, and were dropped for that alone."""
+    tail: float = 0.0
+    """Seconds from when the last row had come to the drop to the end: shuffle, state, sink, commit; 0: not
+    known."""
+    tasks: int = 0
+    """Tasks that the rows came to the drop in; 0: not known."""
+    cores: int = 0
+    """Tasks that can run at once; 0: not known."""
     gap: float = 0.0
     """Seconds over which these rows arrived: from the previous interval's start to this one's."""
     waited: float = 0.0
@@ -87,7 +111,7 @@ class Sample:
     rehearsal: bool = False
     """Whether plans were run for the first time, to be ready: how long that takes tells nothing of others."""
     flows: Flows | None = None
-    """Of a network: what went where. `arrived` is then what all sources gave."""
+    """Of a network: what went where. `arrived` and `kept` are then what all sources gave; drops are further on."""
 
     @property
     def duration(self) -> float:
@@ -96,7 +120,13 @@ class Sample:
 
     @property
     def shed(self) -> int:
+        """Rows that did not pass, for whatever reason."""
         return self.arrived - self.kept
+
+    @property
+    def thinned(self) -> int:
+        """Rows that the plan's drops took: those that did not expire and were not cut."""
+        return self.shed - self.cut - self.expired
 
     @property
     def latency(self) -> float:
@@ -165,54 +195,27 @@ class Plan:
     """What the policy asked for before the arbiter; in dry-run, what would have been dropped."""
     share: float = 1.0
     """Share of the work that carrying out `wanted` leaves."""
+    budget: float | None = None
+    """Seconds from an interval's own time until which rows may pass the drop; None: as long as it takes."""
+    grace: int = 0
+    """Rows of each task that pass whatever the clock says: a pause is no overload."""
 
     @property
     def keep(self) -> float:
         """Keep fraction in force, over all drops."""
-        return math.prod(drop.keep for drop in self.drops)
+        return math.prod((drop.keep for drop in self.drops), start=1.0)
 
     @property
     def would_keep(self) -> float:
         """Keep fraction that enforcing the plan would give."""
-        return math.prod(drop.keep for drop in self.wanted or self.drops)
+        return math.prod((drop.keep for drop in self.wanted or self.drops), start=1.0)
 
     def would_keep_at(self, place: str) -> float:
         """The same for the drops at one place."""
-        return math.prod(drop.keep for drop in self.wanted or self.drops if drop.at == place)
+        return math.prod((drop.keep for drop in self.wanted or self.drops if drop.at == place), start=1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class QualityReport:
-    """What shedding cost so far: exact counts, and the latencies the kept rows had.
-
-    Queries that read one stream read the same rows, each for itself. The rows of the whole are therefore those of
-    the query that has read most; batches, and what is told of them, are those of all queries.
-    """
-
-    arrived: int = 0
-    kept: int = 0
-    would_shed: int = 0
-    """In dry-run: rows that enforcing would have dropped, to within sampling."""
-    batches: int = 0
-    unseen: int = 0
-    """Batches that were committed without their counts reaching the ledger (a crash in between)."""
-    latency_mean: float = 0.0
-    latency_max: float = 0.0
-    over_bound: int = 0
-    """Batches whose worst row was later than the bound in force."""
-    by_query: Mapping[str, QualityReport] = field(default_factory=dict)
-    """The same for each query, by its name, or by the beginning of its id if it has none."""
-
-    @property
-    def shed(self) -> int:
-        return self.arrived - self.kept
-
-    @property
-    def kept_share(self) -> float:
-        return 1.0 if self.arrived == 0 else self.kept / self.arrived
-
-
-def to_json(record: Sample | Plan | Overload | QualityReport) -> str:
+def to_json(record: Sample | Plan | Overload) -> str:
     """One line of JSON."""
     return json.dumps(asdict(record), sort_keys=True, separators=(",", ":"))
 
@@ -232,3 +235,12 @@ def load_samples(text: str) -> list[Sample]:
     decoded: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines() if line.strip()]
     flows = [Flows(**fields["flows"]) if fields.get("flows") else None for fields in decoded]
     return [Sample(**fields | {"flows": each}) for fields, each in zip(decoded, flows, strict=True)]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "QualityReport":
+        # By name: records stand below what is made of them.
+        former = import_module("streamshed.quality.former_names")
+        former.warn_of("QualityReport", "streamshed.Report")
+        return import_module("streamshed.quality.report").Report
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from streamshed.bench import BENCHES, audience, bench
-from streamshed.bench.audience import Able, Heard, Played
-from streamshed.bench.jobs import Batch, Run
 from streamshed.errors import InvalidArgument
+from streamshed.lab.bench import BENCHES, audience, bench
+from streamshed.lab.bench.audience import Able, Heard, Played
+from streamshed.lab.bench.jobs import Batch, Run
 from streamshed.network import Builder, Network
 from streamshed.network.qos import ValueGraph
-from streamshed.spark.network_books import NetworkReport
+from streamshed.quality import Report
 
 ABLE = Able(100.0, {"value": 1.0, "loss": 0.5}, {"value": 0.4, "loss": 0.5})
 
@@ -42,7 +42,7 @@ def played(value: Heard, loss: Heard, waiting: float = 0.0) -> Played:
     ]
     ages, rows = (np.array([10.0]), np.array([waiting])) if waiting else (np.array([]), np.array([]))
     run = Run(batches, int(200 + waiting), ages, rows, 20.0)
-    return Played("p", network(), run, {"value": value, "loss": loss}, NetworkReport())
+    return Played("p", network(), run, {"value": value, "loss": loss}, Report())
 
 
 def test_a_row_is_worth_its_value_times_what_its_delay_leaves_of_it() -> None:
@@ -75,7 +75,7 @@ def test_a_run_that_delivered_nothing_can_be_drawn() -> None:
 
     axes = Figure().subplots()
     run = Run([], 100, np.array([5.0, 4.0]), np.array([50.0, 50.0]), 5.0)
-    audience.draw_latency(axes, Played("p", network(), run, {}, NetworkReport()), "red", "p")
+    audience.draw_latency(axes, Played("p", network(), run, {}, Report()), "red", "p")
     assert len(axes.lines) == 2
 
 

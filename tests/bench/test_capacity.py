@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from streamshed.bench import capacity
-from streamshed.bench.capacity import Fed
-from streamshed.bench.feeder import Rows
-from streamshed.bench.network import summary
+from streamshed.lab.bench import capacity
+from streamshed.lab.bench.capacity import Fed
+from streamshed.lab.bench.feeder import JsonRows
+from streamshed.lab.bench.network import summary
 
 
 class Job:
@@ -35,7 +35,7 @@ def find(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: f
     folder = tmp_path / "chunk"
     folder.mkdir()
     given = {"seconds": 2.0, "most": 600.0} | options
-    return capacity.fastest(folder, job.source, Rows(1000), job.process, lambda text: None, **given)  # type: ignore[arg-type]
+    return capacity.fastest(folder, job.source, JsonRows(1000), job.process, lambda text: None, **given)  # type: ignore[arg-type]
 
 
 @pytest.fixture

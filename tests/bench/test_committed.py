@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamshed.bench.network import FACTORS, POLICIES, summary
+from streamshed.lab.bench.network import FACTORS, POLICIES, summary
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN = json.loads((DOCS / "experiments" / "bench-network.json").read_text())

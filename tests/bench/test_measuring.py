@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamshed.bench.burst import BURST, CALM, judge
-from streamshed.bench.feeder import Feeder, Rows
-from streamshed.bench.jobs import Batch, Run, weighted_quantile
+from streamshed.lab.bench.burst import BURST, CALM, judge
+from streamshed.lab.bench.feeder import Feeder, JsonRows
+from streamshed.lab.bench.jobs import Batch, Run, weighted_quantile
 
 NOTHING = np.array([])
 
@@ -68,7 +68,7 @@ def test_a_burst_is_judged_by_batches() -> None:
 
 
 def test_a_feeder_delivers_its_schedule(tmp_path: Path) -> None:
-    rows = Rows(count=1000)
+    rows = JsonRows(count=1000)
     feeder = Feeder(tmp_path, lambda second: 2000.0 if second < 0.3 else 0.0, 0.6, rows=rows)
     feeder.start()
     feeder.join()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streamshed.bench import BENCHES
-from streamshed.experiments import bench_las
+from streamshed.lab.bench import BENCHES
+from streamshed.lab.experiments import bench_las
 
 
 def test_it_reports_both_loops_and_their_ratio() -> None:

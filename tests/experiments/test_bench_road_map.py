@@ -1,6 +1,6 @@
 import pytest
 
-from streamshed.experiments import bench_road_map
+from streamshed.lab.experiments import bench_road_map
 
 
 def test_the_benchmark_reports_every_size_and_the_exponent():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamshed.experiments import bench_simulator
+from streamshed.lab.experiments import bench_simulator
 
 
 def test_it_reports_every_model_and_all_ratios() -> None:

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from streamshed.experiments import las_spark_mentions, lsrm, lsrm_sharing, lsrm_skew
-from streamshed.experiments import road_map_distance as distances
-from streamshed.experiments.registry import Row, names
-from streamshed.experiments.road_map_regret import OWN
+from streamshed.lab.experiments import las_spark_mentions, lsrm, lsrm_sharing, lsrm_skew
+from streamshed.lab.experiments import road_map_distance as distances
+from streamshed.lab.experiments.registry import FigureRow, names
+from streamshed.lab.experiments.road_map_regret import OWN
 
 FOLDER = Path(__file__).parents[2] / "docs" / "experiments"
 
 
-def table(name: str) -> list[Row]:
-    return [Row(**row) for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]]
+def table(name: str) -> list[FigureRow]:
+    return [FigureRow(**row) for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]]
 
 
 def by_excess(name: str) -> dict[int, dict[str, float]]:
@@ -44,13 +44,15 @@ def lines(found: dict[tuple[str, float], float], key: Callable[[tuple[str, float
     return list(along.values())
 
 
-@pytest.mark.parametrize("name", names())
+# The table of `promise` has a row for each output under each policy, some megabytes: it is not committed.
+@pytest.mark.parametrize("name", [name for name in names() if name != "promise"])
 def test_every_experiment_has_its_table_and_its_picture(name: str) -> None:
     content = json.loads((FOLDER / f"{name}.json").read_text())
     assert content["name"] == name
     assert content["runs"] >= (10 if name.startswith("lsrm") else 1)
     assert (FOLDER / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    measure = "queue_ms" if name.startswith("las") else "loss"
+    measure = {"las": "queue_ms", "sic": "sic"}.get(name.split("-")[0], "loss")
+    measure = "error" if name == "sic-correlation" else measure
     for row in content["rows"]:
         least, mean, most = (row[f"{measure}_{kind}"] for kind in ("min", "mean", "max"))
         assert least <= mean + 1e-9

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from streamshed.experiments import las, las_distribution, las_precision, las_throughput, las_timeline, registry
-from streamshed.experiments.las import Point, QueueRow
-from streamshed.sim.operator_streams import Shape
+from streamshed.lab.experiments import las, las_distribution, las_precision, las_timeline, registry
+from streamshed.lab.experiments.las import Point, QueueRow
+from streamshed.sim.operator.streams import StreamShape
 
 FIGURES = ("throughput", "threshold", "wmax", "distribution", "precision", "timeline")
 FIELDS = [
     "x", "algorithm", "start", "queue_ms_mean", "queue_ms_min", "queue_ms_max", "dropped_mean", "shedding_ratio",
+    "completion_ms_mean",
 ]  # fmt: skip
 
 
@@ -33,6 +34,8 @@ def test_at_the_papers_defaults() -> None:
     warm, cold = at(rows, 25), at(rows, 25, "cold")
     assert list(warm) == list(las.ALGORITHMS)
     truth = warm["full-knowledge"]
+    assert truth.completion_ms_mean is not None
+    assert 6.4 + 1.0 < truth.completion_ms_mean < 6.4 + 6.4
     assert truth.queue_ms_mean == pytest.approx(6.4, abs=0.02)
     assert truth.dropped_mean == pytest.approx(0.25, abs=0.005)
     assert warm["las"].queue_ms_mean is not None
@@ -67,7 +70,7 @@ def test_las_to_the_letter_waits_between_5_5_and_7_ms() -> None:
 
 def _rest(row: QueueRow) -> tuple[float | None, ...]:
     spread = (row.queue_ms_mean, row.queue_ms_min, row.queue_ms_max)
-    return (*spread, row.dropped_mean, row.shedding_ratio)
+    return (*spread, row.dropped_mean, row.shedding_ratio, row.completion_ms_mean)
 
 
 def test_synchronising_often_holds_the_target_and_drops_less() -> None:
@@ -82,21 +85,21 @@ def test_synchronising_often_holds_the_target_and_drops_less() -> None:
 
 
 def test_nothing_is_shed_without_need_and_no_ratio_without_a_base() -> None:
-    rows = las_throughput.measure(3, 1, silent, points=[Point(-10, Shape(under_provisioning=-0.1))])
+    rows = las.measure([Point(-10, StreamShape(under_provisioning=-0.1))], 3, 1, silent)
     for row in at(rows, -10).values():
         assert row.dropped_mean < 0.02
         assert row.shedding_ratio is None
 
 
 def test_coarse_sketches_drop_more_and_skew_helps() -> None:
-    rows = las_precision.measure(20, 1, silent, points=[las_precision.POINTS[0]])
+    rows = las.measure([las_precision.POINTS[0]], 20, 1, silent)
     for name in ("las", "las-letter"):
         coarse = at(rows, 1.0)[name]
         assert coarse.queue_ms_mean is not None
         assert coarse.queue_ms_mean < 0.5
         assert coarse.dropped_mean > 0.55
     points = [point for point in las_distribution.POINTS if point.x in (0.0, 2.0)]
-    rows = las_distribution.measure(60, 1, silent, points=points)
+    rows = las.measure(points, 60, 1, silent)
     even, skewed = at(rows, 0.0)["las-letter"].queue_ms_mean, at(rows, 2.0)["las-letter"].queue_ms_mean
     assert even is not None
     assert skewed is not None
@@ -104,7 +107,7 @@ def test_coarse_sketches_drop_more_and_skew_helps() -> None:
 
 
 def test_runs_repeat_exactly() -> None:
-    point = [Point(1.0, Shape(rows=4_000))]
+    point = [Point(1.0, StreamShape(rows=4_000))]
     assert las.measure(point, 2, 7, silent) == las.measure(point, 2, 7, silent)
     assert las.measure(point, 2, 7, silent) != las.measure(point, 2, 8, silent)
 
@@ -130,13 +133,13 @@ def test_the_timeline() -> None:
 def test_files_and_pictures(figure: str, tmp_path: Path) -> None:
     experiment = registry.find(f"las-{figure}")
     rows = [
-        QueueRow(x, algorithm, start, x, x / 2, 2 * x, 0.25, None if x == 1 else 0.1)
+        QueueRow(x, algorithm, start, x, x / 2, 2 * x, 0.25, None if x == 1 else 0.1, x + 1)
         for x in (1.0, 2.0)
         for algorithm in las.ALGORITHMS
         for start in las.STARTS
     ]
-    rows.append(QueueRow(3.0, "las", "cold", None, None, None, 1.0, None))
-    data, picture = registry.Outcome(experiment.name, 7, 3, tuple(rows)).write(tmp_path, experiment.draw)
+    rows.append(QueueRow(3.0, "las", "cold", None, None, None, 1.0, None, None))
+    data, picture = registry.Figure(experiment.name, 7, 3, tuple(rows)).write(tmp_path, experiment.draw)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert list(json.loads(data.read_text())["rows"][0]) == FIELDS
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from streamshed.errors import InvalidArgument
-from streamshed.experiments import (
+from streamshed.lab.experiments import (
     lsrm,
     lsrm_by_rate,
     lsrm_sharing,
     lsrm_skew,
     registry,
 )
-from streamshed.experiments.registry import Row
-from streamshed.network.generate import Shape, generate
+from streamshed.lab.experiments.registry import FigureRow
+from streamshed.network.generate import NetworkShape, generate
 
 
 def silent(done: int, total: int, what: str) -> None:
@@ -25,7 +25,7 @@ def silent(done: int, total: int, what: str) -> None:
     assert what
 
 
-def means(rows: Sequence[Row], x: float, series: str = "") -> dict[str, float]:
+def means(rows: Sequence[FigureRow], x: float, series: str = "") -> dict[str, float]:
     return {row.algorithm: row.loss_mean for row in rows if row.x == x and row.series == series}
 
 
@@ -41,7 +41,7 @@ def test_qos_driven_algorithms_lose_the_least_tuple_utility() -> None:
 @pytest.mark.parametrize("excess", lsrm.EXCESS)
 def test_semantic_drops_never_lose_more_than_random_ones(excess: float) -> None:
     """Run by run, of either utility: all of the figures' loads, on networks that the figures do not have."""
-    network = generate(Shape(excess=excess), seed=round(1000 * excess))
+    network = generate(NetworkShape(excess=excess), seed=round(1000 * excess))
     lost = lsrm.losses(network, lsrm.QOS_DRIVEN, seed=1, seconds=6.0)
     for utility in (lost.tuples, lost.values):
         assert utility["lsrm-semantic"] <= utility["lsrm-random"]
@@ -75,8 +75,8 @@ def test_every_experiment_can_be_found_drawn_and_written(name: str, tmp_path: Pa
     experiment = registry.find(name)
     assert experiment.name == name
     kinds = [("", "lsrm-random"), ("one", lsrm_skew.RATIO), ("one", lsrm_sharing.RATIO), ("worst", "own stream")]
-    rows = [Row(x, series, a, x, x / 2, 2 * x) for x in (1.0, 2.0) for series, a in kinds]
-    outcome = registry.Outcome(name, 7, 3, tuple(rows))
+    rows = [FigureRow(x, series, a, x, x / 2, 2 * x) for x in (1.0, 2.0) for series, a in kinds]
+    outcome = registry.Figure(name, 7, 3, tuple(rows))
     data, picture = outcome.write(tmp_path / "new", experiment.draw)
     assert picture.read_bytes().startswith(b"\x89PNG")
     content = json.loads(data.read_text())

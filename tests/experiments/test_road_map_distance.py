@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from streamshed.experiments import road_map_distance as distances
-from streamshed.experiments.road_map_regret import BRANCH, LONE, OWN, SHARED, kinds, regrets
+from streamshed.lab.experiments import road_map_distance as distances
+from streamshed.lab.experiments.road_map_regret import BRANCH, LONE, OWN, SHARED, kinds, regrets
 from streamshed.network import Builder, Catalog
-from streamshed.policies.segments import Segments
+from streamshed.network.value_flow.flow_model import FlowModel
+from streamshed.policies.road_map.segments import Segments
 
 
 def test_distances_are_told_apart_by_sharing_and_the_worst_are_explained() -> None:
-    rows = distances.measure(1, 3, lambda *step: None, networks=24, worst=2)
+    rows = distances.measure(1, 3, lambda *step: None, networks=10, worst=2, boxes=(12, 20))
     found = {(row.series, row.algorithm, row.x): row.loss_mean for row in rows}
     assert found[distances.ALONE, distances.WITHIN, 100.0] == 100.0
     for kind in (distances.ALONE, distances.MEETING):
@@ -19,10 +20,12 @@ def test_distances_are_told_apart_by_sharing_and_the_worst_are_explained() -> No
         assert far == sorted(far)
         assert far[0] >= -1e-7
     assert {row.x for row in rows if row.series == distances.WORST_ONES} == {1, 2}
+    assert distances.JOINS in {row.series for row in rows}
+    assert max(row.loss_max for row in rows if row.algorithm == distances.BELOW) <= 0.005
 
 
 def test_the_regrets_of_all_steps_make_up_the_distance() -> None:
-    some = [case for case in distances.cases(60, 1) if case.shape.shared]
+    some = [case for case in distances.cases(30, 1, (12, 20)) if case.shape.shared and not case.joins]
     furthest = max((distances.compare(case) for case in some), key=lambda each: each.distance)
     assert furthest.distance > 0.02
     cost = regrets(furthest.case.catalog())
@@ -44,7 +47,7 @@ def test_arcs_are_known_by_whom_they_feed() -> None:
         .output("q", "apart")
         .build()
     )
-    segments = Segments.of(Catalog.of(network))
+    segments = Segments.of(FlowModel(Catalog.of(network)))
     named = {segment.arc: kind for segment, kind in zip(segments.all, kinds(segments), strict=True)}
     assert named == {
         "a->split": SHARED,

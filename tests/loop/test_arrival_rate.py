@@ -14,10 +14,10 @@ def seen(*intervals: tuple[float, float], window: float = 5.0) -> ArrivalRate:
     return rate
 
 
-def test_a_burst_is_not_averaged_with_the_calm_before_it() -> None:
+def test_what_two_intervals_say_is_not_averaged_with_the_calm_before_it() -> None:
     calm = [(2_000.0, 0.5)] * 6
     first = seen(*calm, (42_900, 1.3))
-    assert first.value == pytest.approx(33_000)
+    assert first.value < 0.5 * 33_000, "one interval alone may be a lump"
     second = seen(*calm, (42_900, 1.3), (75_900, 2.3))
     assert second.value == pytest.approx(33_000)
 
@@ -30,14 +30,12 @@ def test_one_lump_more_is_no_burst() -> None:
     assert rate.value == pytest.approx(1000)
 
 
-def test_the_end_of_a_burst_is_believed_within_the_window() -> None:
+def test_the_end_of_a_burst_is_believed_after_two_intervals() -> None:
     rate = seen(*[(33_000.0, 1.0)] * 5)
-    values = []
-    for _ in range(6):
-        rate.observe(4_000, 1.0)
-        values.append(rate.value)
-    assert values == sorted(values, reverse=True)
-    assert values[-1] == pytest.approx(4_000)
+    rate.observe(4_000, 1.0)
+    assert rate.value > 20_000
+    rate.observe(4_000, 1.0)
+    assert rate.value == pytest.approx(4_000)
 
 
 def test_nothing_seen_is_no_rate() -> None:

@@ -84,7 +84,6 @@ def test_fitting_is_the_inverse_of_predict() -> None:
     fit = model.fitting(arrived=50_000, allowed=1.0)
     assert 0 < fit < 50_000
     assert model.predict(50_000, fit) == pytest.approx(1.0)
-    assert model.rows_behind(model.predict(5000, 2500), keep=0.5) == pytest.approx(5000)
 
 
 def test_an_odd_batch_moves_the_prediction_little_and_a_lasting_change_moves_it_all() -> None:

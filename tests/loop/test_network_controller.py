@@ -1,4 +1,7 @@
-"""The controller of a network in a closed loop with a model of Spark: fixed cost for a batch, so much a row."""
+"""The controller of a network in a closed loop with a model of Spark: fixed cost for a batch, so much a row.
+
+Plans have a budget: when it is over, the rest of a batch's rows is dropped where they come in.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ import pytest
 from streamshed.loop import Controller, Limits, QueryLoad
 from streamshed.loop.arrival_rate import ArrivalRate
 from streamshed.loop.network_shedding import NetworkShedding
+from streamshed.loop.steady_rate import SteadyRate
 from streamshed.loop.workload import CatalogWork
 from streamshed.network import Builder, Catalog, Network
 from streamshed.network.graph import Box, ends
-from streamshed.policies.registry import live_policy
+from streamshed.policies.registry import network_policy
 from streamshed.records import Flows, Mode, Sample
 
 BOUND = 4.0
@@ -32,7 +36,10 @@ def network() -> Network:
 
 
 class Spark:
-    """Runs batch after batch; what a plan drops is dropped in proportion, one batch later."""
+    """Runs batch after batch; what a plan drops is dropped in proportion, one batch later.
+
+    A batch takes `fixed`, half of it before its rows and half behind, and 2 µs to read a row.
+    """
 
     def __init__(self, controller: Controller, *, factor: float = 1.0, fixed: float = 0.3) -> None:
         self.controller, self.factor, self.fixed = controller, factor, fixed
@@ -41,26 +48,36 @@ class Spark:
         self.last_start = -1.0
         self.batch = 0
         self.latencies: list[tuple[float, float]] = []
-        self.delivered: dict[str, float] = {}
+        self.delivered: list[tuple[float, dict[str, float]]] = []
+        """When a batch began, and what the outputs got, in rows a second."""
+        self.cut = 0
         self.planned = self.in_force()
 
-    def in_force(self) -> tuple[dict[str, float], float]:
-        keeps = {drop.at: drop.keep for drop in self.controller.plan.drops}
-        return keeps, self.controller.share if keeps else 1.0
+    def in_force(self) -> tuple[dict[str, float], float, float]:
+        plan = self.controller.plan
+        keeps = {drop.at: drop.keep for drop in plan.drops}
+        budget = float("inf") if plan.budget is None else plan.budget
+        return keeps, self.controller.share if keeps else 1.0, budget
 
     def run(self, rate: Callable[[float], float], seconds: float) -> None:
         while self.now < seconds:
             start, gap = self.now, self.now - self.last_start
             arrived = rate(start) * gap
-            keeps, share = self.planned
+            keeps, share, budget = self.planned
             flows = self.catalog.measured(rates={"s": arrived}).flows(keeps)
             work = sum(
                 rows * self.catalog.costs[head.name]
                 for on, rows in flows.items()
                 if isinstance(head := self.catalog.network.nodes[ends(on)[1]], Box)
             )
-            took = self.fixed + self.factor * work + 2e-6 * arrived
-            look = start + 0.4 * BOUND
+            rows = self.factor * work + 2e-6 * arrived
+            grace = self.controller.plan.grace / max(arrived, 1.0)
+            passing = min(1.0, max(grace, (budget - self.fixed / 2) / rows)) if rows > 0 else 1.0
+            flows = {on: passed * passing for on, passed in flows.items()}
+            cut = round(arrived * share * (1.0 - passing))  # of those that the plan would have kept
+            self.cut += cut
+            took = self.fixed + self.factor * work * passing + 2e-6 * arrived
+            look = start + self.controller.look_after
             while look < start + took:  # the monitor looks at a batch that runs for long
                 self.controller.observe(
                     Sample(
@@ -83,7 +100,9 @@ class Spark:
                     at=self.now,
                     started=start,
                     arrived=round(arrived),
-                    kept=round(arrived),
+                    kept=round(arrived * passing),
+                    cut=cut,
+                    tail=self.fixed / 2,
                     gap=gap,
                     waited=gap,
                     keep=share,
@@ -94,24 +113,24 @@ class Spark:
                         arrived={"s": round(arrived)},
                         passed=passed,
                         left={"m": passed["s->m"], "f": passed["f->o"], "g": passed["g->p"]},
-                        thinned=bool(keeps),
+                        thinned=bool(keeps) or cut > 0,
                     ),
                 )
             )
             self.latencies.append((start, gap + took))
-            self.delivered = {"o": flows["f->o"] / gap, "p": flows["g->p"] / gap}
+            self.delivered.append((start, {"o": flows["f->o"] / gap, "p": flows["g->p"] / gap}))
             self.last_start, self.batch = start, self.batch + 1
 
 
 def controller(policy: str = "lsrm-random", mode: Mode = Mode.ENFORCE, floor: float = 0.02) -> Controller:
     catalog = Catalog.of(network())
-    shedding = NetworkShedding(live_policy(policy), catalog, rate=lambda: ArrivalRate(window=BOUND / 2))
+    shedding = NetworkShedding(network_policy(policy), catalog, rate=lambda: ArrivalRate(window=BOUND / 2))
     work = CatalogWork(catalog, lambda: shedding.catalog.selectivities)
     return Controller(
         shedding,
         latency=BOUND,
         limits=Limits(mode, floor),
-        load=lambda query, bound: QueryLoad(bound, work=work, lasting=True),
+        load=lambda query, bound: QueryLoad(bound, work=work),
     )
 
 
@@ -121,7 +140,9 @@ def shedding(controller: Controller) -> NetworkShedding:
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("policy", ["random", "input-uniform", "lsrm-random", "optimal"])
+@pytest.mark.parametrize(
+    "policy", ["random", "input-uniform", "aurora-greedy", "lsrm-random", "optimal", "latency"]
+)
 def test_an_overload_is_brought_inside_the_bound_whatever_the_costs_of_the_spec(
     policy: str, factor: float
 ) -> None:
@@ -170,7 +191,9 @@ def test_a_fixed_cost_that_breaks_the_bound_sheds_nothing_and_says_so() -> None:
     spark.run(lambda t: 100.0 + 50.0 * (t % 3), 120)
     assert not spark.controller.plan.wanted
     assert "query 'q': a batch takes 2.5 s whatever is in it" in spark.controller.plan.reason
-    assert spark.controller.plan.version == 1
+    version = spark.controller.plan.version
+    spark.run(lambda t: 100.0 + 50.0 * (t % 3), 200)
+    assert spark.controller.plan.version == version, "said once"
 
 
 def test_the_policy_decides_who_loses() -> None:
@@ -179,7 +202,8 @@ def test_the_policy_decides_who_loses() -> None:
     for policy in ("random", "lsrm-random"):
         spark = Spark(controller(policy))
         spark.run(lambda t: 500.0 if t < 20 else 4000.0, 80)
-        rates[policy] = spark.delivered
+        settled = [got for start, got in spark.delivered if start > 40]
+        rates[policy] = {name: sum(got[name] for got in settled) / len(settled) for name in "op"}
     graphs = {output.name: output.qos.loss for output in network().outputs}
 
     def utility(delivered: dict[str, float]) -> float:
@@ -203,11 +227,11 @@ def test_dry_run_plans_and_drops_nothing() -> None:
 
 
 def test_the_policy_can_be_changed_while_it_runs() -> None:
-    spark = Spark(controller("random"))
+    spark = Spark(controller("input-cost-uniform"))
     spark.run(lambda t: 500.0 if t < 20 else 4000.0, 60)
     assert {drop.at for drop in spark.controller.plan.drops} == {"s->m"}
     known = shedding(spark.controller)
-    known.use(live_policy("lsrm-random"), known.catalog)
+    known.use(network_policy("lsrm-random"), known.catalog)
     spark.controller.replan()
     spark.run(lambda t: 4000.0, 70)
     assert {drop.at for drop in spark.controller.plan.drops} != {"s->m"}
@@ -247,3 +271,46 @@ def test_the_floor_holds_for_the_work_of_a_network() -> None:
     spark.run(lambda t: 500.0 if t < 20 else 8000.0, 60)
     assert spark.controller.share == pytest.approx(0.5, abs=0.01)
     assert "even the floor of 50% is more than fits" in spark.controller.plan.reason
+
+
+def test_fair_goes_by_what_outputs_had_over_the_last_window():
+    """The loop tells `fair` the SIC that batches show; an output that lost more before gets more now."""
+    made = (
+        Builder("two", capacity=1.0).source("s", "x INT", rate=100).source("t", "x INT", rate=100)
+        .filter("a", "s", "x > 0", cost=0.01).filter("b", "t", "x > 0", cost=0.01)
+        .output("o", "a").output("p", "b").build()
+    )  # fmt: skip
+    shedding = NetworkShedding(network_policy("fair"), Catalog.of(made), rate=SteadyRate)
+    assert shedding.sic == {}
+    flows = Flows(
+        arrived={"s": 100, "t": 100},
+        passed={"s->a": 20, "t->b": 80, "a->o": 20, "b->p": 80},
+        left={"a": 20, "b": 80},
+        thinned=True,
+    )
+    shedding.learn(Sample(at=1.0, started=0.0, arrived=200, kept=200, gap=1.0, flows=flows))
+    assert shedding.sic == {"o": 0.2, "p": 0.8}
+    keeps = {drop.at: drop.keep for drop in shedding.choose(0.5).drops}
+    assert keeps["s->a"] > keeps["t->b"]
+    assert sum(keeps.values()) / 2 == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_delay_longer_than_the_source_time_window_is_told():
+    made = Builder("one").source("s", "x INT").output("o", "s").build()
+    shedding = NetworkShedding(network_policy("fair"), Catalog.of(made), rate=SteadyRate)
+    flows = Flows(arrived={"s": 10}, passed={"s->o": 10})
+    shedding.learn(Sample(at=10.0, started=5.0, arrived=10, kept=10, gap=5.0, flows=flows))
+    assert shedding.sic_too_late is None
+    shedding.learn(Sample(at=60.0, started=20.0, arrived=10, kept=10, gap=5.0, flows=flows))
+    assert shedding.sic_too_late == 40.0
+
+
+def test_fair_in_a_closed_loop_leaves_both_outputs_the_same_share_inside_the_bound():
+    spark = Spark(controller("fair"))
+    spark.run(lambda now: 4000.0 if now > 10 else 500.0, 90)
+    settled = [got for start, got in spark.delivered if start > 40]
+    means = {name: sum(got[name] for got in settled) / len(settled) for name in ("o", "p")}
+    shares = [means["o"] / (4000 * 0.5), means["p"] / (4000 * 0.8)]
+    assert shares[0] == pytest.approx(shares[1], rel=0.03)
+    assert 0.2 < shares[0] < 0.95
+    assert max(late for at, late in spark.latencies if at > 40) < 1.1 * BOUND

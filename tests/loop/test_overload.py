@@ -1,4 +1,6 @@
-"""The overload detector: when it speaks, and what it says."""
+"""The overload detector: when it speaks, and what it says. And what is in vain."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamshed.loop import AffineCost, MeanCost, OverloadDetector
-from streamshed.records import Sample
+from streamshed.loop import AffineCost, OverloadDetector
+from streamshed.loop.in_vain import InVain
+from streamshed.loop.overload import longest
+from streamshed.records import Overload, Sample
 
 ROW = 1e-3  # seconds
 FIXED = 0.2
@@ -18,187 +22,163 @@ def batch(started: float, rows: int, gap: float, keep: float = 1.0, **more: floa
     kept = int(rows * keep)
     took = FIXED + ROW * kept
     return Sample(
-        at=started + took,
-        started=started,
-        arrived=rows,
-        kept=kept,
-        gap=gap,
-        waited=gap,
-        keep=keep,
-        keep_next=keep,
-        **more,  # type: ignore[arg-type]
-    )
+        at=started + took, started=started, arrived=rows, kept=kept, gap=gap, waited=gap, keep=keep,
+        keep_next=keep, **more,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
-def warm(latency: float = 4.0) -> OverloadDetector:
+class Watched:
     """A detector that knows the cost exactly, at a load that fits."""
-    detector = OverloadDetector(AffineCost(), latency)
-    for second in range(8):
-        assert detector.observe(batch(second, 100 + 200 * (second % 3), 1.0)) is None
-    return detector
+
+    def __init__(self, latency: float = 4.0) -> None:
+        self.cost = AffineCost()
+        self.detector = OverloadDetector(self.cost, latency)
+        for second in range(8):
+            assert self.see(batch(second, 100 + 200 * (second % 3), 1.0)) is None
+
+    def see(self, sample: Sample) -> Overload | None:
+        self.cost.observe(sample.duration, sample.arrived, sample.kept, cut=sample.cut > 0)
+        return self.detector.observe(sample)
+
+
+def cut(started: float, rows: int, gap: float) -> Sample:
+    """A batch that was cut at 1.9 s."""
+    kept = int((1.9 - FIXED) / ROW)
+    return Sample(at=started + 1.9, started=started, arrived=rows, kept=kept, cut=rows - kept, gap=gap, waited=gap)
 
 
 def test_a_load_that_fits_is_no_overload() -> None:
-    detector = warm()
-    assert detector.observe(batch(8, 350, 1.0)) is None
-    assert not detector.shedding
+    watched = Watched()
+    assert watched.see(batch(8, 350, 1.0)) is None
+    assert not watched.detector.shedding
 
 
-def test_a_burst_is_an_overload_and_what_fits_is_what_the_bound_allows() -> None:
-    detector = warm()
-    found = detector.observe(batch(8, 3000, 1.0))
-    assert found is not None
-    assert found.rate == pytest.approx(3000, rel=0.01)
-    assert found.predicted > found.allowed
-    assert 0 <= found.fitting < found.arriving
-    assert found.allowed <= 4.0 / 2
+def test_a_burst_is_the_budgets_business() -> None:
+    watched = Watched()
+    assert watched.see(cut(8, 6000, 1.0)) is None
+    assert watched.see(batch(10, 600, 1.9)) is None
+    assert not watched.detector.shedding
 
 
-def test_a_running_batch_is_judged_before_it_ends() -> None:
-    """Three seconds into a batch whose rows came in one second: they must have been 2,800."""
-    detector = warm()
-    running = Sample(at=11.0, started=8.0, finished=False)
-    found = detector.observe(running)
-    assert found is not None
-    assert found.rate == pytest.approx(2800, rel=0.1)
-    assert found.allowed == pytest.approx(4.0 * 0.92 - 3.0)
+def test_what_lasts_is_an_overload_and_what_fits_is_what_the_bound_allows() -> None:
+    watched = Watched()
+    found = [watched.see(cut(8 + 1.9 * turn, 5700, 1.9)) for turn in range(4)]
+    assert found[0] is None
+    last = found[-1]
+    assert last is not None
+    assert last.rate == pytest.approx(3000, rel=0.01)
+    assert last.predicted > last.allowed == longest(4.0, 0.0)
+    assert last.share == pytest.approx((1.92 - FIXED) / ROW / (3000 * 1.92), rel=0.1)
 
 
-def test_a_running_batch_that_is_on_time_is_no_overload() -> None:
-    detector = warm()
-    assert detector.observe(Sample(at=8.5, started=8.0, finished=False)) is None
-
-
-def test_a_false_alarm_is_forgotten_when_the_rows_are_counted() -> None:
-    detector = warm()
-    assert detector.observe(Sample(at=11.0, started=8.0, finished=False)) is not None
-    slow = replace(batch(8, 300, 1.0), at=11.0)  # 300 rows after all, in a slow batch
-    calm = None
-    detector.observe(slow)
-    for second in range(12, 22):
-        calm = detector.observe(batch(second, 300, 1.0))
-    assert calm is None
+def test_slowness_is_not_taken_for_rows() -> None:
+    watched = Watched()
+    for turn in range(6):
+        slow = replace(batch(8 + 3.0 * turn, 300, 3.0), at=8 + 3.0 * turn + 2.5)
+        watched.see(slow)
+        assert watched.detector.rate == pytest.approx(100, rel=2.5)
+        assert watched.detector.rate < 350
 
 
 def test_leaving_takes_a_lower_load_and_its_time() -> None:
-    detector = warm()
-    detector.observe(batch(8, 5000, 1.0, keep=0.3))
-    assert detector.shedding
-    detector.observe(batch(9, 300, 1.0))
-    assert detector.shedding, "one calm batch is not enough"
-    for second in range(10, 14):
-        detector.observe(batch(second, 300, 1.0))
-    assert not detector.shedding
+    watched = Watched()
+    for turn in range(4):
+        watched.see(cut(8 + 1.9 * turn, 5700, 1.9))
+    assert watched.detector.shedding
+    watched.see(batch(16, 300, 1.0, keep=0.3))
+    assert watched.detector.shedding, "one calm batch is not enough"
+    for second in range(17, 21):
+        watched.see(batch(second, 300, 1.0))
+    assert not watched.detector.shedding
 
 
 def test_nothing_known_keeps_everything() -> None:
     detector = OverloadDetector(AffineCost(), 4.0)
-    cold = Sample(at=5.0, started=0.0, arrived=100, kept=100)
-    assert detector.observe(cold) is None
+    assert detector.observe(Sample(at=5.0, started=0.0, arrived=100, kept=100)) is None
 
 
-def test_nothing_known_but_a_batch_that_lasts_and_lasts() -> None:
-    """The first batch took 1 s; the second has been running for 6 s with rows of 1 s."""
-    detector = OverloadDetector(AffineCost(), 4.0)
-    detector.observe(Sample(at=1.0, started=0.0, arrived=100, kept=100))
-    found = detector.observe(Sample(at=7.0, started=1.0, finished=False))
+def test_rows_that_a_source_holds_back_have_arrived() -> None:
+    watched = Watched()
+    for turn in range(5):
+        found = watched.see(replace(batch(8 + 1.9 * turn, 1700, 1.9), backlog=2000.0 * (turn + 1)))
     assert found is not None
-    assert found.share < 0.2
-    # A slow start alone, while code is compiled, is none.
-    detector = OverloadDetector(AffineCost(), 4.0)
-    detector.observe(Sample(at=5.0, started=0.0, arrived=100, kept=100))
-    assert detector.observe(Sample(at=9.0, started=5.0, finished=False)) is None
-
-
-def test_rows_that_a_source_holds_back_are_waiting_too() -> None:
-    detector = warm()
-    found = detector.observe(batch(8, 300, 1.0, backlog=3000.0))
-    assert found is not None
-    assert found.arriving > 3000
+    assert found.rate > 1900
+    assert found.allowed < longest(4.0, 0.0), "what a source gives at most must be asked for the more often"
 
 
 def test_a_trigger_interval_leaves_less_of_the_bound() -> None:
-    often, seldom = warm(), warm()
-    a = often.observe(batch(8, 3000, 1.0, keep=0.5))
-    b = seldom.observe(batch(8, 3000, 1.0, keep=0.5, interval=3.4))
-    assert a is not None
-    assert b is not None
-    assert b.allowed < a.allowed
-    assert b.arriving > a.arriving
+    assert longest(4.0, 0.0) == longest(4.0, 1.0) > longest(4.0, 3.0) > 0
+    assert longest(4.0, 4.0) <= 0
+
+
+@given(st.integers(2000, 50_000), st.integers(2000, 50_000))
+def test_more_arrivals_never_let_a_larger_share_through(one: int, other: int) -> None:
+    shares = []
+    for rows in sorted((one, other)):
+        watched = Watched()
+        found = None
+        for turn in range(4):
+            found = watched.see(cut(8 + 1.9 * turn, max(rows, 1800), 1.0))
+        shares.append(1.0 if found is None else found.share)
+    assert shares[1] <= shares[0] + 1e-2
 
 
 def test_a_trigger_interval_longer_than_the_bound_is_nothing_that_dropping_helps() -> None:
-    for detector in (warm(), OverloadDetector(AffineCost(), 4.0)):
-        detector.observe(batch(10, 3000, 10.0, interval=10.0))
-        found = detector.observe(batch(20, 3000, 10.0, interval=10.0))
-        assert found is not None
-        assert found.in_vain.startswith("the trigger interval of 10.0 s alone is longer than the bound of 4.0 s")
-    found = OverloadDetector(MeanCost(), 4.0).observe(batch(8, 3000, 1.0, interval=3.8))
-    assert found is not None
-    assert found.in_vain.startswith("the trigger interval of 3.8 s leaves no time of the bound of 4.0 s")
+    found = InVain(AffineCost(), 4.0).why(batch(10, 3000, 10.0, interval=10.0))
+    assert found.startswith("the trigger interval of 10.0 s alone is longer than the bound of 4.0 s")
+    found = InVain(AffineCost(), 4.0).why(batch(8, 3000, 1.0, interval=3.9))
+    assert found.startswith("the trigger interval of 3.9 s leaves no time of the bound of 4.0 s")
+
+
+def told(latency: float, fixed: float, turns: int, rows: Callable[[int], int], interval: float = 0.0) -> str:
+    cost, found = AffineCost(), ""
+    in_vain = InVain(cost, latency)
+    for turn in range(turns):
+        size = rows(turn)
+        sample = Sample(
+            at=4.0 * turn + fixed + 1e-5 * size,
+            started=4.0 * turn,
+            arrived=size,
+            kept=size,
+            gap=4.0,
+            interval=interval,
+        )
+        cost.observe(sample.duration, size, size)
+        found = in_vain.why(sample)
+    return found
 
 
 def test_a_trigger_that_leaves_less_than_a_batch_costs_at_least() -> None:
-    found = None
-    detector = OverloadDetector(AffineCost(), 4.0)
-    for turn, rows in enumerate((100, 300, 200, 400, 100, 300)):
-        slow = replace(batch(3.0 * turn, rows, 3.0, interval=3.0), at=3.0 * turn + 1.0 + ROW * rows)
-        found = detector.observe(slow)
-    assert found is not None
-    assert "a batch takes 1.0 s whatever is in it, and its rows wait for its trigger (3.0 s)" in found.in_vain
+    found = told(4.0, 1.0, 6, lambda turn: 1000 * (1 + turn % 3), interval=3.0)
+    assert "a batch takes 1.0 s whatever is in it, and its rows wait for its trigger (3.0 s)" in found
 
 
 def test_the_fixed_cost_is_too_much_until_a_batch_takes_less() -> None:
-    def told(detector: OverloadDetector, fixed: float, turns: int, rows: Callable[[int], int]) -> str:
-        found = None
-        for turn in range(turns):
-            size = rows(turn)
-            found = detector.observe(
-                Sample(at=2.5 * turn + fixed + 1e-5 * size, started=2.5 * turn, arrived=size, kept=size, gap=2.5)
-            )
-        return "" if found is None else found.in_vain
-
-    detector = OverloadDetector(AffineCost(), 4.0)
-    assert "a batch takes 2.5 s whatever is in it" in told(detector, 2.5, 6, lambda turn: 1000 * (1 + turn % 3))
+    assert "a batch takes 2.5 s whatever is in it" in told(4.0, 2.5, 6, lambda turn: 1000 * (1 + turn % 3))
     # All of one size from here on: nothing tells the fixed cost from that of rows, and nothing speaks against it.
-    assert "a batch takes 2.5 s whatever is in it" in told(detector, 2.5, 300, lambda turn: 1000)
-    assert told(detector, 0.3, 1, lambda turn: 1000) == ""
+    assert "whatever is in it" in told(4.0, 2.5, 300, lambda turn: 1000)
+    assert told(4.0, 0.3, 6, lambda turn: 1000) == ""
 
 
 def test_an_overload_is_not_taken_for_a_fixed_cost() -> None:
     """Every batch is far longer than the bound, but the more so the more rows it has."""
-    detector, start, rows = OverloadDetector(AffineCost(), 4.0), 0.0, 3000
-    for _ in range(4):
-        found = detector.observe(batch(start, rows, 1.0))
+    cost, start, rows = AffineCost(), 0.0, 3000
+    in_vain = InVain(cost, 4.0)
+    for _ in range(6):
+        sample = batch(start, rows, 1.0)
+        cost.observe(sample.duration, sample.arrived, sample.kept)
+        assert in_vain.why(sample) == ""
         start, rows = start + FIXED + ROW * rows, 2 * rows
-    assert found is not None
-    assert found.in_vain == ""
+
+
+def test_batches_that_were_cut_say_nothing_of_a_fixed_cost() -> None:
+    cost = AffineCost()
+    in_vain = InVain(cost, 3.0)
+    for turn in range(10):
+        sample = cut(2.0 * turn, 9000, 2.0)
+        cost.observe(sample.duration, sample.arrived, sample.kept, cut=True)
+        assert in_vain.why(sample, budget=1.8) == ""
 
 
 def test_a_query_that_only_drains_has_no_bound_to_keep() -> None:
-    found = warm().observe(batch(8, 5000, 1.0, draining=True))
-    assert found is not None
-    assert "availableNow" in found.in_vain
-
-
-def test_where_nothing_is_dropped_the_answer_is_for_batches_as_plans_would_make_them() -> None:
-    """At twice the load batches double; enforced, each would be as long as the bound allows."""
-    detector, start, gap = warm(), 8.0, 1.0
-    shares = []
-    for _ in range(8):
-        rows = int(2000 * gap)
-        found = detector.observe(batch(start, rows, gap), enforced=False)
-        shares.append(1.0 if found is None else found.share)
-        start, gap = start + FIXED + ROW * rows, FIXED + ROW * rows
-    assert gap > 100
-    assert all(share == pytest.approx(0.4, abs=0.1) for share in shares[2:])
-
-
-@given(st.integers(1000, 50_000), st.integers(1000, 50_000))
-def test_more_arrivals_never_let_a_larger_share_through(one: int, other: int) -> None:
-    few, many = sorted((one, other))
-    shares = []
-    for rows in (few, many):
-        found = warm().observe(batch(8, rows, 1.0, keep=0.1))
-        shares.append(1.0 if found is None else found.share)
-    assert shares[1] <= shares[0] + 1e-9
+    assert "availableNow" in InVain(AffineCost(), 4.0).why(batch(8, 5000, 1.0, draining=True))

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from streamshed.network.analysis import invert, passing
-from streamshed.network.expression import ExpressionError, parse
-from streamshed.network.ranges import Ranges
+from streamshed.network.expressions.analysis import invert, passing
+from streamshed.network.expressions.expression import ExpressionError, parse
+from streamshed.network.expressions.ranges import Ranges
 
 COLUMNS = {
     "a": np.array([1.0, 5.0, -3.0]),

@@ -9,8 +9,8 @@ import pytest
 
 from streamshed.errors import InvalidArgument
 from streamshed.network.catalog import Catalog
-from streamshed.network.generate import Shape, generate, generate_sharing, loaded
-from streamshed.sim.engine import Simulation
+from streamshed.network.generate import NetworkShape, generate, generate_sharing, loaded
+from streamshed.sim.network.engine import Simulation
 from streamshed.sim.scenario import Scenario
 
 
@@ -27,7 +27,7 @@ def test_the_papers_network(seed: int) -> None:
 
 @pytest.mark.parametrize("shared", [1, 4, 8])
 def test_sharing_replaces_sources(shared: int) -> None:
-    network = generate(Shape(shared=shared), seed=3)
+    network = generate(NetworkShape(shared=shared), seed=3)
     assert len(network.sources) == 18 - shared
     assert len(network.boxes) == 47
     assert network.split_points
@@ -36,13 +36,13 @@ def test_sharing_replaces_sources(shared: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_network() -> None:
-    shape = Shape(shared=3, skew=1.0)
+    shape = NetworkShape(shared=3, skew=1.0)
     assert generate(shape, seed=5) == generate(shape, seed=5)
     assert generate(shape, seed=5) != generate(shape, seed=6)
 
 
 def test_only_utilities_change_with_skew() -> None:
-    even, skewed = (generate(Shape(skew=skew), seed=2) for skew in (0.0, 2.0))
+    even, skewed = (generate(NetworkShape(skew=skew), seed=2) for skew in (0.0, 2.0))
     assert even.boxes == skewed.boxes
     low, high = (
         [output.qos.value.intervals[0].utility for output in network.outputs if output.qos.value]
@@ -60,14 +60,14 @@ def test_ranked_utilities_are_alike_without_skew() -> None:
 
 
 def test_excess_scales_the_rates() -> None:
-    catalog = Catalog.of(generate(Shape(excess=3.07), seed=1))
+    catalog = Catalog.of(generate(NetworkShape(excess=3.07), seed=1))
     assert catalog.load == pytest.approx(4.07 * catalog.limit)
     catalog = Catalog.of(loaded(catalog.network, 0.22))
     assert catalog.load == pytest.approx(1.22 * catalog.limit)
 
 
 def test_joins_take_their_share_of_the_boxes() -> None:
-    network = generate(Shape(queries=3, boxes=20, mix={"filter": 2.0, "union": 1.0, "join": 1.0}), seed=5)
+    network = generate(NetworkShape(queries=3, boxes=20, mix={"filter": 2.0, "union": 1.0, "join": 1.0}), seed=5)
     assert Counter(box.op for box in network.boxes) == {"filter": 10, "union": 5, "join": 5, "map": 5}
     assert sum(box.cost == 0 for box in network.boxes) == 5
     assert len(network.sources) == 3 + 5 + 5
@@ -77,7 +77,7 @@ def test_joins_take_their_share_of_the_boxes() -> None:
 @pytest.mark.parametrize("joins", [0.0, 3.0])
 def test_selectivities_are_what_the_rows_do(independent: bool, joins: float) -> None:
     mix = {"filter": 10.0, "union": 4.0, "map": 2.0, "join": joins}
-    shape = Shape(queries=3, boxes=16 + round(joins), mix=mix, shared=2)
+    shape = NetworkShape(queries=3, boxes=16 + round(joins), mix=mix, shared=2)
     network = generate(replace(shape, independent=independent, excess=2.0), seed=4)
     simulation = Simulation(Scenario.of(network, seconds=10.0), unlimited=True)
     while not simulation.over:
@@ -90,15 +90,15 @@ def test_selectivities_are_what_the_rows_do(independent: bool, joins: float) -> 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Shape(queries=0),
-        lambda: Shape(boxes=3),
-        lambda: Shape(mix={"sort": 1.0}),
-        lambda: Shape(selectivity=(0.0, 1.0)),
-        lambda: Shape(shared=40),
-        lambda: Shape(skew=-1.0),
-        lambda: Shape(mix={"filter": 1.0, "union": -1.0}),
-        lambda: Shape(mix={"filter": 0.0}),
-        lambda: Shape(costs={"filter": -1.0, "union": 1.0}),
+        lambda: NetworkShape(queries=0),
+        lambda: NetworkShape(boxes=3),
+        lambda: NetworkShape(mix={"sort": 1.0}),
+        lambda: NetworkShape(selectivity=(0.0, 1.0)),
+        lambda: NetworkShape(shared=40),
+        lambda: NetworkShape(skew=-1.0),
+        lambda: NetworkShape(mix={"filter": 1.0, "union": -1.0}),
+        lambda: NetworkShape(mix={"filter": 0.0}),
+        lambda: NetworkShape(costs={"filter": -1.0, "union": 1.0}),
     ],
 )
 def test_nonsense_is_refused(make: object) -> None:

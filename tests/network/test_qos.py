@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from streamshed.network.expressions.ranges import Ranges
 from streamshed.network.qos import (
     LINEAR,
     Graph,
@@ -11,7 +12,6 @@ from streamshed.network.qos import (
     ValueGraph,
     total,
 )
-from streamshed.network.ranges import Ranges
 
 # LSRM Table 1 and Figure 8: [0, 50] has utility 0.2 and 40 % of the values, [51, 100] has 1.0 and 60 %.
 FIGURE_8 = ValueGraph.of("value", [[0, 50, 0.2], [51, 100, 1.0]])

@@ -3,10 +3,11 @@ from pathlib import Path
 import pytest
 
 from streamshed.errors import InvalidArgument
-from streamshed.network import Builder, spec
-from streamshed.network.generate import Shape, generate
+from streamshed.network import Builder, LoadAware
+from streamshed.network.generate import NetworkShape, generate
 from streamshed.network.graph import InvalidNetwork
 from streamshed.network.qos import Histogram
+from streamshed.network.spec import yaml as spec
 from tests.networks import random_network
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "triage.yaml"
@@ -102,11 +103,51 @@ def test_yaml_and_builder_give_equal_networks():
         built(),
         spec.load(EXAMPLE),
         random_network(3, sharing=True, protect=0.1),
-        generate(Shape(shared=2, skew=1.0), seed=4),
+        generate(NetworkShape(shared=2, skew=1.0), seed=4),
     ],
 )
 def test_what_is_written_reads_back_equal(network):
     assert spec.parse(spec.dump(network)) == network
+
+
+def roots(**settings):
+    how = LoadAware(latency="avg 2 seconds over 1000 rows", key=("k",), **settings)
+    return (
+        Builder("roots")
+        .source("s", "k INT, x DOUBLE")
+        .udf("root", "s", "math:sqrt", ["x"], "root DOUBLE", load_aware=how)
+        .output("out", "root")
+        .build()
+    )
+
+
+def test_the_settings_of_a_load_aware_box_read_back_equal():
+    settings = {"window": 256, "tolerance": 0.1, "epsilon": 1.0, "delta": 0.25, "floor": 0.05, "on_error": "skip"}
+    for asked in ({}, settings):
+        assert spec.parse(spec.dump(roots(**asked))) == roots(**asked)
+    text = """
+network: roots
+sources: {s: {schema: "k INT, x DOUBLE"}}
+boxes:
+  root: {op: udf, input: s, function: "math:sqrt", reads: x, adds: "root DOUBLE",
+    load_aware: {latency: avg 2 seconds over 1000 rows, key: k, window: 256, tolerance: 0.1, epsilon: 1,
+                 delta: 0.25, floor: 0.05, on_error: skip}}
+outputs: {out: {input: root}}
+"""
+    assert spec.parse(text) == roots(**settings)
+    for name, wrong in (
+        ("window: 256", "window: 0"), ("window: 256", "window: 2.5"), ("window: 256", "window: many"),
+        ("tolerance: 0.1", "tolerance: 1"), ("epsilon: 1", "epsilon: 1.5"), ("delta: 0.25", "delta: 0"),
+        ("floor: 0.05", "floor: 2"), ("floor: 0.05", "flor: 0.05"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidNetwork, match=rf"boxes\.root\.load_aware\.{wrong.split(':')[0]}"):
+            spec.parse(text.replace(name, wrong))
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("window", 1.5), ("window", True), ("epsilon", "0.1"), ("floor", -1)])
+def test_settings_that_no_shedder_can_work_with(name, wrong):
+    with pytest.raises(InvalidNetwork, match=rf"load_aware\.{name}: out of bounds"):
+        roots(**{name: wrong})
 
 
 def with_(old, new):
@@ -121,7 +162,7 @@ def with_(old, new):
             with_("op: filter", "op: filtre"),
             "boxes.f.op",
             "'filtre'",
-            "filter, map, union, join, aggregate, udf",
+            "filter, map, union, join, aggregate, count_window, top_k, udf",
         ),
         (
             with_("{op: filter, input: a,", "{op: filter, colour: red, input: a,"),
@@ -219,3 +260,50 @@ def test_words_that_yaml_1_1_would_change_are_words():
         "boxes: {j: {op: join, inputs: [on, off], on: [no], within: 1 s}}\noutputs: {o: {input: j}}"
     )
     assert [column.name for column in network.schemas["o"]] == ["no", "yes", "y"]
+
+
+WINDOWS = """
+network: windows
+sources:
+  s: {schema: "k INT, x DOUBLE, at TIMESTAMP", arrived: at}
+boxes:
+  w: {op: count_window, input: s, rows: 100, by: [k], compute: {n: "count(distinct x)"}}
+  t: {op: top_k, input: s, k: 5, field: x, window: "10 seconds", by: k}
+outputs: {o: {input: w}, p: {input: t}}
+"""
+
+
+def test_count_windows_top_k_and_distinct_counts_in_a_spec():
+    network = spec.parse(WINDOWS)
+    assert network == (
+        Builder("windows").source("s", "k INT, x DOUBLE, at TIMESTAMP", arrived="at")
+        .count_window("w", "s", 100, {"n": "count_distinct(x)"}, by="k").top_k("t", "s", 5, "x", 10, by="k")
+        .output("o", "w").output("p", "t").build()
+    )  # fmt: skip
+    assert network.nodes["w"].selectivity == 0.01
+    assert spec.parse(spec.dump(network)) == network
+    assert [column.name for column in network.schemas["t"]] == ["window_start", "window_end", "k", "x", "at"]
+    assert network.times["p"] == network.times["o"] == "window_end"
+    assert "5 by x over 10 s by k" in network.draw()
+    assert "over 100 rows by k" in network.draw()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("rows: 100", "rows: 0", "boxes.w.rows"),
+        ("rows: 100", "rows: 1.5", "boxes.w.rows"),
+        ("k: 5", "k: -1", "boxes.t.k"),
+        ("field: x", "field: at", "boxes.t.field"),
+        ("field: x", "field: zz", "boxes.t.field"),
+        ("by: k", "by: zz", "boxes.t.by"),
+        ("by: [k]", "by: [zz]", "boxes.w.by"),
+        ("count(distinct x)", "x + 1", "boxes.w.compute.n"),
+        ('window: "10 seconds"', "window: soon", "boxes.t.window"),
+    ],
+)
+def test_problems_of_count_windows_and_top_k_are_named(old, new, path):
+    assert old in WINDOWS
+    with pytest.raises(InvalidNetwork) as caught:
+        spec.parse(WINDOWS.replace(old, new))
+    assert path in [problem.path for problem in caught.value.problems]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from streamshed.network import Builder
-from streamshed.network.ranges import Ranges
+from streamshed.network.expressions.ranges import Ranges
 from streamshed.policies.intervals import backward, combined, forward, places
 
 
@@ -110,15 +110,28 @@ def test_forward_through_an_aggregate_and_a_udf():
 
 
 def test_combined_goes_backward_then_forward():
-    (found,) = combined(squared(), "o", "z", Ranges.between(1, 5), {"s->f": SAMPLE})
-    assert (found.arc, found.how) == ("s->f", "forward")
-    ((low, high),) = found.ranges
-    assert (low, high) == pytest.approx((-2, 2), abs=0.01)
+    (found,) = combined(squared(), "o", "z", Ranges.between(1, 5), {})
+    assert (found.arc, found.how, found.where) == ("s->f", "forward", "x > -2 AND x < 2")
+    (found,) = combined(squared(), "o", "z", Ranges.between(26, 37), {})
+    assert found.where == "(x > -6 AND x <= -5) OR (x >= 5 AND x < 6)"
 
 
-def test_combined_stays_where_backward_ended_without_a_sample():
-    assert combined(squared(), "o", "z", Ranges.between(1, 5), {}) == backward(
-        squared(), "o", "z", Ranges.between(1, 5)
+def two_fields():
+    """A map of two fields, which ranges of one say nothing of."""
+    return Builder("n").source("s", "x DOUBLE, w DOUBLE").map("m", "s", {"y": "x + w"}).output("o", "m").build()
+
+
+def test_combined_asks_a_sample_where_ranges_cannot_be_pushed():
+    noise = np.random.default_rng(4)
+    sample = {"x": noise.uniform(0, 10, 20_000), "w": noise.uniform(0, 0.01, 20_000)}
+    (found,) = combined(two_fields(), "o", "y", Ranges.between(-1, 4), {"s->m": sample})
+    assert (found.arc, found.field, found.how) == ("s->m", "x", "forward")
+    assert found.ranges.intervals[0][1] == pytest.approx(4, abs=0.05)
+
+
+def test_combined_stays_where_the_way_ended_without_a_sample():
+    assert combined(two_fields(), "o", "y", Ranges.between(1, 5), {}) == backward(
+        two_fields(), "o", "y", Ranges.between(1, 5)
     )
     whole = combined(chain(), "o", "y", Ranges.between(2, 4), {"h->f": SAMPLE})
     assert [one.how for one in whole] == ["backward", "backward"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from streamshed.network import Builder, Catalog
-from streamshed.network.generate import Shape, generate
+from streamshed.network.generate import NetworkShape, generate
 from streamshed.policies.optimal import Optimal
-from streamshed.policies.road_map import RandomRoadMap
+from streamshed.policies.road_map.random import RandomRoadMap
 from tests.networks import random_network
 
 
@@ -55,7 +55,9 @@ def test_without_sharing_the_road_map_is_within_one_step_of_the_optimum(block):
     """250 networks in all: what the LP delivers lies between the chosen row and the row before it."""
     for seed in range(block * 25, block * 25 + 25):
         excess = float(np.random.default_rng(seed).uniform(0.22, 3.07))
-        network = random_network(seed, sharing=False) if seed % 2 else generate(Shape(excess=excess), seed=seed)
+        network = (
+            random_network(seed, sharing=False) if seed % 2 else generate(NetworkShape(excess=excess), seed=seed)
+        )
         chosen, best = decisions(Catalog.of(network).overloaded(excess))
         assert utility(chosen.row) - 1e-7 <= utility(best.row) <= before(chosen) + 1e-7
 
@@ -75,7 +77,11 @@ def test_the_optimum_never_loses_to_the_road_map(block):
     """250 networks with sharing and unions."""
     for seed in range(block * 25, block * 25 + 25):
         excess = float(np.random.default_rng(seed).uniform(0.22, 3.07))
-        network = random_network(seed, sharing=True) if seed % 2 else generate(Shape(shared=4), seed=seed)
+        network = (
+            random_network(seed, sharing=True)
+            if seed % 2
+            else generate(NetworkShape(queries=3, boxes=14, shared=2), seed=seed)
+        )
         chosen, best = decisions(Catalog.of(network).overloaded(excess))
         assert utility(best.row) >= utility(chosen.row) - 1e-7
 

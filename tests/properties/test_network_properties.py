@@ -8,12 +8,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streamshed.network import Catalog, spec
-from streamshed.network.analysis import invert, passing
-from streamshed.network.expression import Binary, Call, Field, Literal, Unary, parse
+from streamshed.network import Catalog
+from streamshed.network.expressions.analysis import invert, passing
+from streamshed.network.expressions.expression import Binary, Call, Field, Literal, Unary, parse
+from streamshed.network.expressions.ranges import Ranges, above
 from streamshed.network.qos import Graph, Histogram, LossGraph, ValueGraph, total
-from streamshed.network.ranges import Ranges, above
-from streamshed.policies.road_map import build
+from streamshed.network.spec import yaml as spec
+from streamshed.policies.road_map.random import build
 from tests.networks import random_network
 
 numbers = st.floats(-1000, 1000).map(lambda x: round(x, 2))

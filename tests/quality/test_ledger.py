@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,8 +65,10 @@ def test_latencies() -> None:
     for batch, took in enumerate((1.0, 2.0, 4.0)):
         ledger.record(entry(batch, 10, 10, took=took), Plan(), bound=4.0)
     report = ledger.report()
-    assert report.latency_max == 5.0
-    assert report.latency_mean == (2.0 + 3.0 + 5.0) / 3
+    assert report.latency_worst == 5.0
+    # The oldest row of each batch waited for a second, the newest not at all, and both for the whole batch.
+    assert report.latency_mean == pytest.approx((1.5 + 2.5 + 4.5) / 3)
+    assert report.latency_p99 == pytest.approx(4.97, rel=0.04)
     assert report.over_bound == 1
 
 
@@ -87,3 +90,25 @@ def test_a_query_that_is_counted_from_the_middle_on_missed_nothing() -> None:
     ledger.open("id-2", "clicks")
     ledger.record(replace(entry(0, 10, 5), query="id-2"), Plan(), bound=4.0)
     assert set(ledger.report().by_query) == {"clicks (id-1)", "clicks (id-2)"}
+
+
+def test_what_plans_took_what_the_budget_cut_and_what_expired_are_counted_apart() -> None:
+    ledger = Ledger()
+    ledger.record(replace(entry(0, 100, 40), cut=25, expired=10), Plan(), bound=4.0)
+    ledger.record(replace(entry(1, 50, 50), cut=0), Plan(), bound=4.0)
+    report = ledger.report()
+    assert (report.shed, report.thinned, report.cut, report.expired) == (60, 25, 25, 10)
+    after = Ledger()
+    after.restore("q", ledger.totals("q"))
+    assert after.report() == report
+    told = report.as_dict()
+    assert told["shed"] == told["thinned"] + told["cut"] + told["expired"]
+
+
+def test_what_enforcing_would_have_shed_is_what_the_controller_says_if_it_says() -> None:
+    plan = Plan(wanted=(Drop("s", 0.5),), mode=Mode.DRY_RUN)
+    ledger = Ledger()
+    ledger.record(entry(0, 100, 100), plan, bound=4.0)
+    assert ledger.report().would_shed == 50
+    ledger.record(entry(1, 100, 100), plan, bound=4.0, would_shed=70)
+    assert ledger.report().would_shed == 120

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamshed.network.build import Builder
+from streamshed.network.builder import Builder
 from streamshed.network.graph import Network
 
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.build import Builder
-from streamshed.network.generate import Shape, generate
+from streamshed.network.builder import Builder
+from streamshed.network.generate import NetworkShape, generate
 from streamshed.network.graph import Network
 from streamshed.records import Drop
 from streamshed.sim.arrivals import Bursty, Constant, Trace
-from streamshed.sim.engine import Simulation
+from streamshed.sim.network.engine import Simulation
 from streamshed.sim.scenario import Scenario
 
 DROPS = (Drop("s->f", 0.5), Drop("r->h", 0.25, "x < 25"), Drop("f->g", 0.8))
@@ -63,7 +63,7 @@ def test_rows_are_conserved_while_drops_come_and_go(everything: Network, overloa
 )
 def test_rows_are_conserved_on_any_network(seed: int, shared: int, maps: int, excess: float, keep: float) -> None:
     mix = {"filter": 6.0, "union": 4.0, "map": float(maps)}
-    network = generate(Shape(queries=3, boxes=13, mix=mix, shared=shared, excess=excess), seed=seed)
+    network = generate(NetworkShape(queries=3, boxes=13, mix=mix, shared=shared, excess=excess), seed=seed)
     rng = np.random.default_rng(seed)
     places = rng.permutation(np.array(network.arcs))[:3].tolist()
     plan = tuple(Drop(at, keep, None if rng.random() < 0.5 else "value < 40") for at in places)

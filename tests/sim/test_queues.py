@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streamshed.experiments import simpy_models
-from streamshed.network.build import Builder
-from streamshed.network.generate import Shape, generate
+from streamshed.lab.experiments import simpy_models
+from streamshed.network.builder import Builder
+from streamshed.network.generate import NetworkShape, generate
 from streamshed.sim.arrivals import Poisson, Trace
-from streamshed.sim.engine import Simulation
+from streamshed.sim.network.engine import Simulation
 from streamshed.sim.scenario import Scenario
 
 SERVICE = 0.001
@@ -77,7 +77,7 @@ def test_every_latency_is_the_one_simpy_gives() -> None:
 @pytest.mark.parametrize(("shared", "load", "slice"), [(0, -0.3, 0.01), (0, 0.4, 0.002), (3, 0.1, 0.0005)])
 def test_a_whole_network_gives_every_latency_that_simpy_gives(shared: int, load: float, slice: float) -> None:
     """Boxes in turns, each with its queue, with and without split points, below and above capacity."""
-    network = generate(Shape(shared=shared, excess=load, rates=(0.5, 2.0)), seed=6)
+    network = generate(NetworkShape(shared=shared, excess=load, rates=(0.5, 2.0)), seed=6)
     drawn = Scenario.of(network, seconds=0.5, seed=2)
     rng = np.random.default_rng(2)
     times = {name: process.start(rng).until(0.5) for name, process in drawn.arrivals.items()}

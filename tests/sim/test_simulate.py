@@ -8,22 +8,24 @@ from itertools import pairwise
 
 import pytest
 
+from streamshed.loop import Limits
 from streamshed.loop.steady_rate import SteadyRate
-from streamshed.network.build import Builder
+from streamshed.network.builder import Builder
 from streamshed.network.catalog import Catalog
-from streamshed.network.generate import Shape, generate, generate_sharing
+from streamshed.network.generate import NetworkShape, generate, generate_sharing
 from streamshed.network.graph import Network
-from streamshed.policies.keep_all import NoShedding
+from streamshed.policies.keep_all import KeepAll
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
+from streamshed.quality import Report
+from streamshed.quality.sic import jain, sic_by_output
 from streamshed.records import Drop
 from streamshed.sim.arrivals import Bursty, Constant
-from streamshed.sim.engine import Observation, Simulation
-from streamshed.sim.quality import jain, sic
+from streamshed.sim.network.engine import Observation, Simulation
 from streamshed.sim.scenario import Scenario
 from streamshed.sim.simulate import controller_of, expected, sample_of, simulate
 
-POLICIES = list(NETWORK_POLICIES)
-SMALL = Shape(queries=3, boxes=14, mix={"filter": 9.0, "union": 5.0})
+POLICIES = [name for name in NETWORK_POLICIES if name != "none"]
+SMALL = NetworkShape(queries=3, boxes=14, mix={"filter": 9.0, "union": 5.0})
 
 
 def work(scenario: Scenario, drops: tuple[Drop, ...] = ()) -> tuple[float, Mapping[str, int]]:
@@ -61,7 +63,7 @@ def test_overload_is_shed_and_queues_stay_short(policy: str) -> None:
 
 def test_without_shedding_latency_grows_and_nothing_is_lost() -> None:
     network = generate(replace(SMALL, excess=1.0), seed=4)
-    outcome = simulate(Scenario.of(network, seconds=10.0), NoShedding())
+    outcome = simulate(Scenario.of(network, seconds=10.0), KeepAll())
     assert outcome.dropped == 0
     assert outcome.value_loss == 0.0
     assert max(output.latency_mean or 0.0 for output in outcome.outputs.values()) > 2.0
@@ -75,11 +77,11 @@ def test_without_shedding_latency_grows_and_nothing_is_lost() -> None:
         (replace(SMALL, independent=True, shared=3), 1, 0.05),
         (replace(SMALL, independent=True, shared=3), 2, 0.05),
         (SMALL, 1, 0.05),
-        (Shape(queries=2, boxes=5, mix={"filter": 3.0, "union": 2.0}, shared=1, independent=True), 3, 1.0),
+        (NetworkShape(queries=2, boxes=5, mix={"filter": 3.0, "union": 2.0}, shared=1, independent=True), 3, 1.0),
     ],
 )
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name.startswith("lsrm")])
-def test_rows_of_a_road_map_save_what_they_say(policy: str, shape: Shape, seed: int, share: float) -> None:
+def test_rows_of_a_road_map_save_what_they_say(policy: str, shape: NetworkShape, seed: int, share: float) -> None:
     """`share` of the rows are tried, from the first to the last; on the smallest network all of them."""
     network = generate(shape, seed=seed)
     catalog = Catalog.of(network)
@@ -152,7 +154,10 @@ def test_wrong_costs_do_not_let_queues_grow() -> None:
     )
     scenario = replace(Scenario.of(network, seconds=60.0), arrivals={"s": Constant(900.0)})
     believed = scenario.catalog.measured(costs={"f": 1e-3})
-    simulation, controller = Simulation(scenario), controller_of(network_policy("lsrm-random"), believed)
+    simulation, controller = (
+        Simulation(scenario),
+        controller_of(network_policy("lsrm-random"), believed, Limits(floor=0.0)),
+    )
     waiting = []
     while not simulation.over:
         seen = simulation.advance()
@@ -166,7 +171,7 @@ def test_sic_is_what_the_sources_still_contribute(everything: Network) -> None:
     simulation.use([Drop("s->f", 0.5)])
     while not simulation.over:
         simulation.advance()
-    shares = sic(everything, simulation.passed_by_origin())
+    shares = sic_by_output(everything, simulation.passed_by_origin())
     # `mapped` has one source, half shed; `merged` two, of which one is half shed.
     assert shares["mapped"] == pytest.approx(0.5, abs=0.03)
     assert shares["merged"] == pytest.approx(0.75, abs=0.03)
@@ -183,3 +188,45 @@ def test_a_rate_estimate_is_steady_until_the_rate_jumps() -> None:
     assert estimate.value == 300.0
     estimate.observe(10, 0.5)
     assert estimate.value == 20.0
+
+
+def test_a_simulation_reports_as_a_handle_does() -> None:
+    network = generate(replace(SMALL, excess=1.0), seed=4)
+    outcome = simulate(Scenario.of(network, seconds=8.0), network_policy("lsrm-random"))
+    report = outcome.report()
+    assert report.arrived == outcome.arrived == report.kept + report.shed
+    assert 0 < report.shed <= outcome.dropped == sum(rows.shed for rows in report.by_arc.values())
+    assert {name: out.utility for name, out in report.by_output.items()} == {
+        name: quality.tuple_utility for name, quality in outcome.outputs.items()
+    }
+    means = [quality.latency_mean for quality in outcome.outputs.values() if quality.latency_mean is not None]
+    assert min(means) <= report.latency_mean <= max(means)
+    assert 0 < report.latency_p50 <= report.latency_p99 <= report.latency_worst
+    assert report.as_dict().keys() == Report().as_dict().keys()
+    assert "counted" not in outcome.as_json()
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("abs(x)", [[0, 50, 0.1], [50, 100, 1.0]]),
+        ("floor(x / 10)", [[-10, 3, 0.1], [3, 10, 1.0]]),
+    ],
+)
+def test_drops_by_value_keep_their_promise_above_a_map_without_an_inverse(
+    text: str, values: list[list[float]]
+) -> None:
+    network = (
+        Builder("tried", capacity=1.0)
+        .source("s", "x DOUBLE", rate=150, values={"x": (-100, 100)})
+        .map("m", "s", {"v": text}, cost=0.01)
+        .output("o", "m", value=("v", values))
+        .build()
+    )
+    scenario = Scenario.of(network, seconds=20.0)
+    found = {
+        policy: simulate(scenario, network_policy(policy), warm_up=2.0).outputs["o"].value_utility
+        for policy in ("lsrm-semantic", "lsrm-random")
+    }
+    assert found["lsrm-semantic"] > 0.85
+    assert found["lsrm-semantic"] > found["lsrm-random"] + 0.2

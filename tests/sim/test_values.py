@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamshed.network import Builder
-from streamshed.sim.values import Values
+from streamshed.sim.network.values import Values
 
 SOURCE = (
     Builder("n").source("s", "user STRING, x DOUBLE, ok BOOLEAN", values={"x": (0, 100)}).output("o", "s").build()

@@ -33,11 +33,11 @@ def test_sizes_of_the_paper(epsilon: float, delta: float, rows: int, columns: in
     assert Size.of(epsilon, delta) == Size(rows, columns)
 
 
-@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, float("nan"), True, None])
+@pytest.mark.parametrize("value", [0, -0.1, 1.5, float("nan"), True, None])
 @pytest.mark.parametrize("name", ["epsilon", "delta"])
 def test_precision_and_certainty_are_between_0_and_1(name: str, value: float) -> None:
     arguments = {"epsilon": 0.05, "delta": 0.1} | {name: value}
-    with pytest.raises(InvalidArgument, match=f"{name} must be above 0 and below 1") as error:
+    with pytest.raises(InvalidArgument, match=f"{name} must be above 0 and (below|at most) 1") as error:
         CountMin.sized(**arguments, seed=1)
     assert "hint" in str(error.value)
 

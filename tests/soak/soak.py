@@ -214,7 +214,7 @@ def soak(batches: int, every: int, folder: Path) -> int:
         sources={"events": events(spark)},
         sinks={"rows": "noop", "counts": "noop"},
         latency="1 minute",
-        checkpoint=str(folder / "network"),
+        state=str(folder / "network"),
     )
     looks: list[tuple[int, Look]] = []
     begun = time.monotonic()
@@ -256,8 +256,8 @@ def soak(batches: int, every: int, folder: Path) -> int:
         handle.close()
         running.close()
     print(f"shed stream: {report.shed:,} of {report.arrived:,} rows dropped, {report.unseen} batches unseen")
-    dropped, reached = sum(network_report.shed.values()), sum(network_report.reached.values())
-    print(f"network: {dropped:,} of {reached:,} rows dropped, {network_report.unseen} batches unseen")
+    dropped, arrived = network_report.shed, network_report.arrived
+    print(f"network: {dropped:,} of {arrived:,} rows dropped, {network_report.unseen} batches unseen")
     del query, kept, handle, running
     return _judge(looks, batches, before, threads_before, watch)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.spark.monitor import SessionMonitor
-from streamshed.spark.orders.drop_order import unit_hash
+import streamshed as ss
+from streamshed.spark.drop_in.drop_order import unit_hash
+from streamshed.spark.watch.session_monitor import SessionMonitor
 
 SCHEMA = "id LONG, user LONG, priority STRING, at TIMESTAMP"
 _serials = itertools.count()
@@ -43,6 +44,11 @@ def fill(folder: Path, files: int = 4, rows: int = 2000, first: int = 0) -> None
     """So many rows in so many files."""
     for i in range(files):
         put_rows(folder, first + i * rows // files, rows // files)
+
+
+def delivered(report: ss.Report) -> dict[str, int]:
+    """Rows that each output of a network got."""
+    return {name: output.delivered for name, output in report.by_output.items()}
 
 
 def ids(rows: list[dict[str, object]]) -> set[object]:

@@ -40,8 +40,8 @@ def main(folder: Path) -> None:
     out = ss.load_aware(
         stream(spark, folder / "in", files=2),
         DiesOnce(folder / "died"),
-        key="user",
-        latency="avg 100000 hours",
+        cost_key="user",
+        target="avg 100000 hours",
         schema="id LONG, worker LONG",
         arrived="at",
         window=500,

@@ -47,16 +47,16 @@ def main(folder: Path, keep: float, die_at: int, master: str) -> None:
         sources={"s": stream(spark, folder / "in")},
         sinks={"all": {"format": "json", "options": {"path": str(folder / "all")}}, "some": write},
         latency="1 hour",
-        checkpoint=str(folder / "state"),
+        state=str(folder / "state"),
         trigger={"availableNow": True},
-        pinned=[ss.Drop("s->even", keep), ss.Drop("even->few", 0.5)],
+        pin=[ss.Drop("s->even", keep), ss.Drop("even->few", 0.5)],
     )
     running.await_termination()
     result = {
         "executors": spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,  # type: ignore[union-attr]
         "all": sorted(row.id for row in spark.read.json(str(folder / "all")).select("id").collect()),
         "counted": sum(row.n for row in _last(running)),
-        "report": running.report().as_json(),
+        "report": running.report().as_dict(),
     }
     (folder / "result.json").write_text(json.dumps(result))
     spark.stop()

@@ -40,8 +40,10 @@ pytestmark = pytest.mark.spark
         ({"mode": "strict"}, "there is no such mode", "dry-run"),
         ({"rotate": "often"}, "rotate must be a length of time above 0", "often"),
         ({"weight": "id"}, "the weight column exists already", "id"),
-        ({"control": "/proc/nowhere/at-all"}, "control file cannot be written", "/proc/nowhere"),
-        ({"control": "nofs://x/y"}, "control folder cannot be used", "nofs"),
+        ({"sic": "id"}, "the sic column exists already", "id"),
+        ({"weight": "w", "sic": "w"}, "the sic column exists already", "w"),
+        ({"state": "/proc/nowhere/at-all"}, "control file cannot be written", "/proc/nowhere"),
+        ({"state": "nofs://x/y"}, "control folder cannot be used", "nofs"),
     ],
 )
 def test_arguments(

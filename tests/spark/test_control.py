@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from streamshed.errors import InvalidArgument
-from streamshed.spark.orders.drop_order import KEEP, ControlFile
+from streamshed.spark.drop_in.drop_order import ControlFile
 from streamshed.spark.orders.history import KEPT_PLANS, History, Span
 from streamshed.spark.orders.store import Store
 
@@ -101,9 +101,9 @@ def test_a_broken_file_is_an_empty_history(content: bytes) -> None:
 def test_a_broken_row_orders_no_drop(spark: SparkSession, tmp_path: Path, content: bytes) -> None:
     control = ControlFile(Store(spark, str(tmp_path)), "c")
     control.publish(0.5, 60.0, 1, also=lambda _: None)
-    relation = control.relation(spark, control.gate(spark), None)
+    keep = control.order(spark, None).keep
     control._show(content)
-    assert relation.collect() == []
+    assert spark.range(1).select(keep).collect()[0][0] == 1.0
     control.close()
 
 
@@ -128,7 +128,7 @@ def test_an_opened_row_keeps_everything_and_remembers_since_when(spark: SparkSes
     control.publish(0.5, 60.0, 1, also=lambda _: None)
     time.sleep(0.1)
     control.open_row(lambda start: Span(start, start + 60_000, 1.0, 2))
-    assert control.relation(spark, control.gate(spark), None).collect() == []
+    assert spark.range(1).select(control.order(spark, None).keep).collect()[0][0] == 1.0
     assert control.history.at(int(time.time() * 1000)).keep == 1.0
     assert control.history.spans[0].keep == 0.5, "a batch that runs again still finds its plan"
     control.close()
@@ -139,20 +139,20 @@ def test_an_opened_row_keeps_everything_and_remembers_since_when(spark: SparkSes
 def test_spark_reads_what_was_published_when_its_time_has_come(spark: SparkSession, tmp_path: Path) -> None:
     control = ControlFile(Store(spark, str(tmp_path)), "c")
 
-    def orders() -> list[float]:
+    def keep() -> float:
         # A new DataFrame each time: a batch one keeps the time of its first execution, a micro-batch does not.
-        return [row[KEEP] for row in control.relation(spark, control.gate(spark), None).dropna().collect()]
+        return float(spark.range(1).select(control.order(spark, None).keep).collect()[0][0])
 
-    assert orders() == []
+    assert keep() == 1.0
     span = control.publish(0.25, 60.0, 1, also=lambda _: None)
     assert span is not None
     assert span.start > time.time() * 1000 - 5000
     time.sleep(max(0.0, span.start / 1000 - time.time()) + 0.01)
-    assert orders() == [0.25]
+    assert keep() == 0.25
     over = control.publish(0.5, 0.2, 2, also=lambda _: None)
     assert over is not None
     time.sleep(max(0.0, over.until / 1000 - time.time()) + 0.05)
-    assert orders() == [], "a plan that nobody renews ends"
+    assert keep() == 1.0, "a plan that nobody renews ends"
 
 
 @pytest.mark.spark
@@ -239,4 +239,4 @@ def test_an_unwritable_place_is_told_at_once(spark: SparkSession, tmp_path: Path
     blocked.write_text("not a folder")
     with pytest.raises(InvalidArgument, match="control file cannot be written") as caught:
         ControlFile(Store(spark, str(blocked / "below")), "c")
-    assert "control=" in str(caught.value)
+    assert "state=" in str(caught.value)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from streamshed.errors import InvalidArgument
-from streamshed.policies.load_aware import OperatorState
-from streamshed.policies.load_aware import hashes as draw_hashes
+from streamshed.las.learn import STABILIZING, START, Operator
+from streamshed.las.settings import LasSettings
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import digests
-from streamshed.spark.cost_control import BatchOperator, CostControl, Goal
-from streamshed.spark.cost_orders import KEPT_ORDERS, KEPT_TABLES, CostTable, Order, OrderHistory
-from streamshed.spark.cost_stage import Tally
+from streamshed.spark.load_aware.cost_control import CostControl, Goal
+from streamshed.spark.load_aware.cost_orders import KEPT_ORDERS, KEPT_TABLES, CostTable, Order, OrderHistory
+from streamshed.spark.load_aware.cost_stage import Tally
 
-HASHES = draw_hashes(seed=1)
+HASHES = LasSettings().hashes(seed=1)
 GOAL = Goal.parse("avg 2 seconds")
 CELLS = HASHES.rows * HASHES.columns
 
@@ -34,29 +34,29 @@ def tally(keys: int = 10, rows: int = 100, ms: float = 5.0, **more: Any) -> Tall
 
 
 def test_the_machine_moves_at_the_end_of_a_batch_and_sends_what_is_stable() -> None:
-    operator = BatchOperator(HASHES, window=250)
+    operator = Operator(HASHES, LasSettings(window=250))
 
     def absorb(ms: float) -> CostSketch | None:
         told = tally(ms=ms)
         return operator.absorb(CostSketch(HASHES, told.frequencies, told.durations))
 
     assert [absorb(5.0) for _ in range(2)] == [None, None]
-    assert operator.state is OperatorState.START
+    assert operator.state == START
     assert absorb(5.0) is None  # 300 rows: the first snapshot
-    assert operator.state is OperatorState.STABILIZING
+    assert operator.state == STABILIZING
     assert absorb(5.0) is None
     stable = absorb(5.0)  # 500 rows, and nothing has changed since the snapshot
     assert stable is not None
     assert (stable.seen, stable.mean) == (500, 5e6)
-    assert operator.state is OperatorState.START
+    assert operator.state == START
     assert operator.sketch.seen == 0
     # Costs that change are no stable costs: a new snapshot instead.
     assert [absorb(ms) for ms in (5.0, 5.0, 5.0, 20.0, 20.0)] == [None] * 5
-    assert operator.state is OperatorState.STABILIZING
+    assert operator.state == STABILIZING
 
 
 def test_what_is_known_is_used_until_it_is_stable_and_then_until_the_next_is() -> None:
-    control = CostControl(HASHES, window=250, tolerance=0.05)
+    control = CostControl(HASHES, LasSettings(window=250))
     assert control.order(0, 60.0, 1, 2.0, GOAL).table == 0
     tables = []
     for ms in (5.0, 5.0, 5.0, 5.0, 5.0, 20.0, 20.0):
@@ -71,7 +71,7 @@ def test_what_is_known_is_used_until_it_is_stable_and_then_until_the_next_is() -
 
 
 def test_queues_share_what_rows_have_waited() -> None:
-    control = CostControl(HASHES, window=1000, tolerance=0.05)
+    control = CostControl(HASHES, LasSettings(window=1000))
     control.queues = 2
     for batch, waited in enumerate((100.0, 50.0)):
         told = {n: tally(rows=50, checked=True, waited=waited, delay=0.2 + 0.2 * n) for n in range(2)}
@@ -89,7 +89,7 @@ def test_queues_share_what_rows_have_waited() -> None:
 
 
 def test_one_slow_start_is_not_the_usual_delay() -> None:
-    control = CostControl(HASHES, window=1000, tolerance=0.05)
+    control = CostControl(HASHES, LasSettings(window=1000))
     usual = []
     # Python workers start in the first batch; later the garbage is collected once; then the cluster gets slower.
     for batch, delay in enumerate((20.0, 0.3, 0.4, 0.3, 9.0, 0.4, 0.3, 0.4, 2.0, 2.0, 2.0)):
@@ -99,13 +99,13 @@ def test_one_slow_start_is_not_the_usual_delay() -> None:
         usual.append(control.delay)
     assert usual == [0.0, 0.3, 0.3, 0.3, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 2.0]
     # The next run begins with what was usual.
-    again = CostControl(HASHES, window=1000, tolerance=0.05)
+    again = CostControl(HASHES, LasSettings(window=1000))
     again.resume(control.order(0, 60.0, 1, 2.0, GOAL), None, 1)
     assert again.delay == 2.0
 
 
 def test_without_the_clock_it_goes_by_what_was_foreseen() -> None:
-    control = CostControl(HASHES, window=1000, tolerance=0.05, synchronised=False)
+    control = CostControl(HASHES, LasSettings(window=1000), synchronised=False)
     told = tally(checked=True, waited=900.0, planned=80.0, shed=20, would_shed=20, free=12.5)
     control.learn({1: told}, 0, object())
     order = control.order(0, 60.0, 1, 2.0, GOAL)
@@ -119,7 +119,7 @@ def test_memory_does_not_grow_with_the_keys() -> None:
     cells = HASHES.rows * HASHES.columns
     sizes = []
     for told in (few, many):
-        control = CostControl(HASHES, window=1000, tolerance=0.05)
+        control = CostControl(HASHES, LasSettings(window=1000))
         history = OrderHistory(cells)
         for version in range(100):
             control.learn({0: told}, 0, object())
@@ -140,7 +140,7 @@ def test_an_order_holds_for_its_span() -> None:
     assert [history.at(t) for t in (50, 150, 250, 750)] == [None, orders[0], orders[1], None]
     assert OrderHistory(220).add(orders[1]).merge(OrderHistory(220).add(orders[0])) == history
     # A table of another size, of other settings, is not taken over.
-    table = CostTable.of(1, CostSketch(draw_hashes(0.5, 0.1, seed=1)))
+    table = CostTable.of(1, CostSketch(LasSettings(epsilon=0.5).hashes(seed=1)))
     assert OrderHistory.decode(220, OrderHistory(24).with_table(table).encode()).tables == ()
 
 
@@ -215,7 +215,7 @@ def test_what_another_run_saved_comes_with_its_own_tables() -> None:
     same = mine.merge(mine)
     assert (same.spans, len(same.tables)) == (mine.spans, 1)
     # The next table of either is a third one.
-    control = CostControl(HASHES, window=250, tolerance=0.05)
+    control = CostControl(HASHES, LasSettings(window=250))
     control.numbered = both.newest_table
     control.learn({0: tally()}, 0, object())
     assert control.table is not None
@@ -231,7 +231,7 @@ def test_a_broken_file_is_an_empty_history(text: bytes) -> None:
 
 
 def test_an_order_is_the_same_when_it_is_read_again() -> None:
-    control = CostControl(HASHES, window=1000, tolerance=0.05)
+    control = CostControl(HASHES, LasSettings(window=1000))
     control.queues = 3
     control.learn({n: tally(checked=True, waited=100.0 / 3, delay=0.1 / 3) for n in range(3)}, 0, object())
     order = control.order(1000, 60.0, 3, 2.0, Goal.parse("avg 2 seconds over 1000 rows"))

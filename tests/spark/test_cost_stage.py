@@ -12,19 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamshed.policies.load_aware import hashes as draw_hashes
-from streamshed.spark.cost_orders import ARRIVED, AVERAGE, COST, DIGEST, ENFORCE, MAXIMUM, ORDER, Order
-from streamshed.spark.cost_stage import CLOCKS_DIFFER, TOO_OLD, CostStage, Tally, Told, _Task, admit
+from streamshed.las.admit import FORESEEN, ROWS, WAITED, empty_queue
+from streamshed.las.admit import admit as compiled_admit
+from streamshed.las.check import ABSOLUTE, AVERAGE
+from streamshed.las.settings import LasSettings
+from streamshed.spark.load_aware.cost_orders import ARRIVED, COST, DIGEST, DRY_RUN, ENFORCE, ORDER, Order
+from streamshed.spark.load_aware.cost_stage import CLOCKS_DIFFER, TOO_OLD, CostStage, Tally, Told, _Task
 
 TARGET = 2.0
-HASHES = draw_hashes(seed=1)
+HASHES = LasSettings().hashes(seed=1)
 NOW = 1_800_000_000.0
 """The batch's own time; far from this machine's clock."""
-DECIDED = Order(0, 2**52, 1, 0, ENFORCE, MAXIMUM, TARGET, 0.0, 0.25, 0.0, 0.0)
+DECIDED = Order(0, 2**52, 1, 0, ENFORCE, ABSOLUTE, TARGET, 0.0, 0.25, 0.0, 0.0)
 
 
 def queue(free: float = 0.0, waited: float = 0.0, rows: float = 0.0) -> np.ndarray:
-    return np.array([free, waited, rows, 0.0])
+    return empty_queue(free, waited=waited, rows=rows)
+
+
+def admit(
+    arrivals: np.ndarray, costs: np.ndarray, state: np.ndarray, kind: float, target: float, window: float
+) -> np.ndarray:
+    return compiled_admit(arrivals, costs, state, kind, target, window, 0.0)
 
 
 def by_hand(arrivals: list[float], costs: list[float], kind: float, target: float) -> list[bool]:
@@ -44,7 +53,7 @@ def by_hand(arrivals: list[float], costs: list[float], kind: float, target: floa
 @given(
     gaps=st.lists(st.integers(0, 64), min_size=1, max_size=60),
     costs=st.lists(st.integers(0, 256), min_size=60, max_size=60),
-    kind=st.sampled_from([AVERAGE, MAXIMUM]),
+    kind=st.sampled_from([AVERAGE, ABSOLUTE]),
 )
 def test_where_waits_are_as_foreseen_it_is_the_papers_check(
     gaps: list[int], costs: list[int], kind: float
@@ -55,14 +64,14 @@ def test_where_waits_are_as_foreseen_it_is_the_papers_check(
     state = queue()
     admitted = admit(arrivals, each, state, kind, TARGET, 0.0)
     assert admitted.tolist() == by_hand(arrivals.tolist(), each.tolist(), kind, TARGET)
-    assert state[2] == admitted.sum()
-    assert state[3] == state[1]
+    assert state[ROWS] == admitted.sum()
+    assert state[FORESEEN] == state[WAITED]
 
 
 @given(
     cut=st.integers(0, 40),
     seed=st.integers(0, 1000),
-    kind=st.sampled_from([AVERAGE, MAXIMUM]),
+    kind=st.sampled_from([AVERAGE, ABSOLUTE]),
     window=st.sampled_from([0.0, 10.0]),
 )
 def test_it_does_not_matter_where_arrow_cuts_the_rows(cut: int, seed: int, kind: float, window: float) -> None:
@@ -79,7 +88,7 @@ def test_a_debt_is_paid_back_and_locks_nothing_out() -> None:
     state = queue(free=1.0, waited=TARGET * 1000 + 500.0, rows=1000.0)
     admitted = admit(np.zeros(3000), np.zeros(3000), state, AVERAGE, TARGET, 0.0)
     assert admitted.all()  # rows that wait half the target
-    assert state[1] <= TARGET * state[2]
+    assert state[WAITED] <= TARGET * state[ROWS]
     # In debt, a row that waits the whole target is not let in.
     assert not admit(np.zeros(1), np.zeros(1), queue(TARGET, TARGET * 10 + 5.0, 10.0), AVERAGE, TARGET, 0.0)[0]
 
@@ -120,7 +129,7 @@ def micro_batches(bias: float = 1.0, overhead: float = 0.3, **goal: Any) -> tupl
 
 @pytest.mark.parametrize(
     ("bias", "kind", "window"),
-    [(1.05, AVERAGE, 0.0), (1.05, AVERAGE, 1000.0), (1.05, MAXIMUM, 0.0), (0.5, AVERAGE, 0.0)],
+    [(1.05, AVERAGE, 0.0), (1.05, AVERAGE, 1000.0), (1.05, ABSOLUTE, 0.0), (0.5, AVERAGE, 0.0)],
 )
 def test_a_micro_batch_engine_is_held_at_the_target(bias: float, kind: float, window: float) -> None:
     wait, kept, count = micro_batches(bias, kind=kind, window=window)
@@ -195,6 +204,50 @@ def test_without_an_order_arrivals_are_judged_all_the_same() -> None:
     kept, tally = go_through([NOW + 3600.0, NOW, 0.0, None], None)
     assert kept == [0, 1, 2, 3]
     assert (tally.misdated, tally.delay) == (2, None)
+
+
+def test_a_floor_is_counted_over_the_parts_of_a_task() -> None:
+    late = [NOW - 100.0] * 90
+    assert go_through(late)[0] == []
+    kept, tally = go_through(late, replace(DECIDED, floor=0.1))
+    assert 9 <= len(kept) <= 10  # the first, and then each tenth
+    assert kept[0] == 0
+    assert (tally.arrived, tally.ran, tally.shed) == (90, len(kept), 90 - len(kept))
+    assert go_through(late, replace(DECIDED, floor=0.1))[0] == kept
+    assert len(go_through(late, replace(DECIDED, floor=1.0))[0]) == 90
+
+
+def test_rows_whose_turn_comes_after_the_budget_are_cut_and_counted() -> None:
+    on_time = [NOW - 0.1] * 60
+    kept, tally = go_through(on_time, budget=1e-9)
+    assert kept == []
+    assert (tally.arrived, tally.shed, tally.cut, tally.ran) == (60, 60, 60, 0)
+    kept, tally = go_through(on_time, replace(DECIDED, floor=0.1), budget=1e-9)
+    assert (len(kept), tally.cut) == (6, 54)
+    assert go_through(on_time, deadline=1.0)[1].cut == 60
+
+
+def test_nothing_is_cut_in_a_batch_that_runs_again_long_after_its_time_nor_in_dry_run() -> None:
+    # The batch's own time is far from this machine's clock: its budget is counted from now.
+    assert go_through([NOW - 0.1] * 60, budget=60.0)[1].cut == 0
+    kept, tally = go_through([NOW - 0.1] * 60, replace(DECIDED, mode=DRY_RUN), budget=1e-9)
+    assert (len(kept), tally.cut) == (60, 0)
+    # Without an order nobody has said that anything may be dropped.
+    assert go_through([NOW - 0.1] * 60, None, budget=1e-9)[1].cut == 0
+
+
+def test_completion_is_the_wait_and_the_work() -> None:
+    _, tally = go_through([NOW - 1.0] * 5)
+    assert tally.ran == 5
+    assert tally.waited_worst < tally.latencies.worst <= tally.waited_worst + tally.worked
+
+
+def test_an_order_saved_before_there_was_a_floor_has_none() -> None:
+    row = replace(DECIDED, floor=0.1).as_row()
+    assert Order.from_row(row) == replace(DECIDED, floor=0.1)
+    assert Order.from_row(row[:11]) == DECIDED
+    both = replace(DECIDED, floor=0.1, free=(1.0, 2.0))
+    assert Order.from_row(both.as_row()) == both
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamshed as ss
-from streamshed.spark.monitor import _execution_of
-from streamshed.spark.orders.identity import row_place
-from tests.spark.helpers import fill, ids, run_all, stream
+from streamshed.spark.drop_in.identity import row_place
+from streamshed.spark.watch.session_monitor import _execution_of
+from tests.spark.helpers import fill, ids, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 4000
@@ -65,10 +66,74 @@ def test_with_nothing_to_shed_there_is_no_drop_in_the_plan(
     kept = ss.shed(read(spark, wide), "1 hour", **options)  # type: ignore[arg-type]
     plan = plan_of(kept.select("c3"), wide / "state")
     assert plan.count(") Filter") == plan.count(">= -1") == 1, "the mark of what arrived, and nothing else"
-    assert "Join" not in plan
+    assert "xxhash64" not in plan
     assert "row_index" not in plan
     ss.shedder(kept).pin(0.5)
-    assert "BroadcastHashJoin" in plan_of(kept.select("c3"), wide / "other"), "it is there when needed"
+    assert "xxhash64" in plan_of(kept.select("c3"), wide / "other"), "it is there when needed"
+
+
+def test_where_sparks_own_count_will_do_nothing_at_all_is_in_the_plan(spark: SparkSession, source: Path) -> None:
+    """Rows of JSON have no place; and all that the source gives arrives."""
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", budget=False)
+    handle = ss.shedder(kept)
+    query = kept.writeStream.format("noop").option("checkpointLocation", str(source.parent / "s")).start()
+    try:
+        for number, keep in enumerate((None, None, 0.5, 0.5, None, None, 0.25)):
+            handle.pin(keep)
+            time.sleep(0.3)  # a plan begins a little later
+            put_rows(source, 100 * number, 100)
+            query.processAllAvailable()
+            wait_for(lambda rows=100 * (number + 1): handle.report().arrived == rows)  # type: ignore[misc]
+            plan = _execution_of(query).lastExecution().executedPlan().toString()
+            if number != 4:  # the first batch after a plan ended closes the gate
+                assert (">= -1" in plan) == (keep is not None), "marks only while rows are dropped"
+        assert [entry.sample.arrived for entry in handle.ledger.recent] == [100] * 7
+        kept_rows = [entry.sample.kept for entry in handle.ledger.recent]
+        assert [rows == 100 for rows in kept_rows] == [True, True, False, False, True, True, False]
+    finally:
+        query.stop()
+
+
+def test_a_budget_takes_the_place_of_the_mark(spark: SparkSession, wide: Path) -> None:
+    """One filter in a calm plan, whether or not the source numbers its rows, and no column is read for it."""
+    kept = ss.shed(read(spark, wide), "1 hour")
+    plan = plan_of(kept.select("c3"), wide / "state")
+    assert plan.count(">= -1") == 1
+    assert "currentTimeMillis" in plan
+    assert "c4" not in plan
+    assert ss.shedder(kept).settle()
+    report = ss.shedder(kept).report()
+    assert (report.arrived, report.kept, report.cut) == (ROWS, ROWS, 0)
+
+
+def test_rows_are_counted_at_the_drop_if_the_source_skips_some(spark: SparkSession, source: Path) -> None:
+    """A filter behind the drop, pushed down to the files: their readers leave out rows, and do not count them."""
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    handle = ss.shedder(kept)
+    few = kept.where("id % 10 = 3 and user = 5")
+    query = few.writeStream.format("noop").option("checkpointLocation", str(source.parent / "s")).start()
+    try:
+        for number in range(4):
+            put_rows(source, 100 * number, 100)
+            query.processAllAvailable()
+            wait_for(lambda batches=number + 1: len(handle.ledger.recent) == batches)  # type: ignore[misc]
+    finally:
+        query.stop()
+    assert [entry.sample.arrived for entry in handle.ledger.recent][1:] == [100] * 3
+
+
+def test_a_query_with_two_sources_is_counted_at_its_drop(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    (tmp_path / "other").mkdir()
+    both = kept.select("id").union(stream(spark, tmp_path / "other").select("id"))
+    put_rows(source, 0, 100)
+    put_rows(tmp_path / "other", 0, 50)
+    plan = plan_of(both, tmp_path / "state")
+    assert plan.count(">= -1") == 2  # what arrived, and what came in time
+    assert ss.shedder(kept).settle()
+    assert ss.shedder(kept).report().arrived == 100
 
 
 def test_filters_before_the_drop_are_pushed_down_to_the_source(spark: SparkSession, wide: Path) -> None:
@@ -88,7 +153,7 @@ def test_the_gate_closes_when_the_last_plan_that_drops_is_over(spark: SparkSessi
     """A drop reads all columns where rows have no place; it must not go on doing so for ever after."""
     kept = ss.shed(stream(spark, source), "1 hour")
     handle = ss.shedder(kept)
-    gate = handle._control._gate
+    gate = handle._control._switches
     handle.pin(0.5)
     fill(source, 3, 300)
     query = kept.writeStream.format("noop").option("checkpointLocation", str(source.parent / "s")).start()
@@ -181,7 +246,7 @@ def test_a_drop_behind_a_drop_takes_other_rows(spark: SparkSession, source: Path
 
 
 def _handle_of(frame: DataFrame, which: str) -> ss.Shedder:
-    from streamshed.spark.monitor import SessionMonitor
+    from streamshed.spark.watch.session_monitor import SessionMonitor
 
     streams = SessionMonitor.streams_behind(frame)
     assert len(streams) == 2, which

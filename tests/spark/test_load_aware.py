@@ -16,22 +16,36 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 import streamshed as ss
-from streamshed.experiments.las_spark import RecordedSource, Recording, read
-from streamshed.policies.load_aware import hashes as draw_hashes
+from streamshed.lab.experiments.las_spark import RecordedSource, Recording, read
+from streamshed.las.settings import LasSettings
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import digests
-from streamshed.spark.cost_orders import COST, DIGEST, OFF, ORDER, CostTable, Order, OrderHistory, with_orders
-from streamshed.spark.load_shedder import LoadShedder
-from streamshed.spark.monitor import SessionMonitor
+from streamshed.spark.load_aware.cost_orders import (
+    COST,
+    DIGEST,
+    OFF,
+    ORDER,
+    CostTable,
+    Order,
+    OrderHistory,
+    with_orders,
+)
+from streamshed.spark.load_aware.load_shedder import LoadShedder
 from streamshed.spark.orders.order_file import HistoryFile
 from streamshed.spark.orders.store import Store
+from streamshed.spark.watch.session_monitor import SessionMonitor
 from tests.spark.helpers import put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS, PER_BATCH = 600, 200
-BASIC: dict[str, Any] = {"key": "key", "latency": "avg 1 hour", "schema": "id LONG, twice LONG", "arrived": "at"}
+BASIC: dict[str, Any] = {
+    "cost_key": "key",
+    "target": "avg 1 hour",
+    "schema": "id LONG, twice LONG",
+    "arrived": "at",
+}
 
-LONG = {"latency": "max 2 hours", "cost": "1900"}
+LONG = {"target": "max 2 hours", "cost": "1900"}
 
 
 def twice(row: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +93,11 @@ def test_with_time_enough_every_row_runs_and_is_counted(events: DataFrame, tmp_p
     assert (report.arrived, report.kept, report.shed, report.failed, report.unseen) == (ROWS, ROWS, 0, 0, 0)
     assert report.batches == len(handle.batches) == 3
     assert report.queue_mean > 0
+    assert report.queue_worst >= report.queue_p99 >= report.queue_p50 > 0
     assert report.queue_worst >= report.queue_mean
+    # Completion is queuing and the row's own work.
+    assert report.latency_mean == pytest.approx(report.queue_mean + report.cost_mean)
+    assert report.latency_worst >= report.queue_worst
     # 600 rows in windows of 100: learned, and in use in the last batch.
     costs = handle.costs
     assert costs["table"] >= 1
@@ -90,7 +108,7 @@ def test_with_time_enough_every_row_runs_and_is_counted(events: DataFrame, tmp_p
 
 
 def test_costs_looked_up_by_spark_are_those_of_the_sketch(spark: SparkSession, tmp_path: Path) -> None:
-    hashes = draw_hashes(0.05, 0.1, seed=3)
+    hashes = LasSettings().hashes(seed=3)
     keys = np.random.default_rng(1).integers(0, 300, 2000)
     sketch = CostSketch(hashes)
     sketch.add_many(digests(keys), keys * 1_000_000)
@@ -139,7 +157,7 @@ def test_rows_for_which_there_is_no_time_are_shed(events: DataFrame, tmp_path: P
     rows = run(out, tmp_path / "state", "las_shed")
     report = ss.load_shedder(out).report()
     assert (report.arrived, report.kept, report.unseen) == (ROWS, len(rows), 0)
-    assert report.shed == report.would_shed == ROWS - len(rows)
+    assert (report.shed, report.would_shed) == (ROWS - len(rows), 0)
     # In the order of arrival, the first ones of each batch; two queues.
     assert {row["id"] for row in rows} == {start + i for start in range(0, ROWS, PER_BATCH) for i in range(8)}
 
@@ -155,9 +173,28 @@ def test_modes_that_drop_nothing(events: DataFrame, tmp_path: Path, mode: str, w
     assert ss.load_shedder(out).mode.value == mode
 
 
+@pytest.mark.parametrize("check", ["ahead", "clock"])
+def test_a_floor_lets_its_share_in_whatever_the_target_says(events: DataFrame, tmp_path: Path, check: str) -> None:
+    """All rows have waited for too long; of two partitions of 100 rows, 25 each go in nevertheless."""
+    goal = {"target": "max 1 ms", "cost": "0.001", "check": check, "floor": 0.25}
+    out = ss.load_aware(events, twice, **BASIC | goal)
+    rows = run(out, tmp_path / "state", f"las_floor_{check}")
+    report = ss.load_shedder(out).report()
+    assert ROWS // 4 <= len(rows) <= ROWS // 4 + 2 * ROWS // PER_BATCH
+    assert (report.kept, report.shed, report.unseen) == (len(rows), ROWS - len(rows), 0)
+
+
+def test_completion_is_reported_beside_the_wait(events: DataFrame, tmp_path: Path) -> None:
+    out = ss.load_aware(events, twice, **BASIC)
+    run(out, tmp_path / "state", "las_completion")
+    report = ss.load_shedder(out).report()
+    assert report.latency_mean == pytest.approx(report.queue_mean + report.cost_mean)
+    assert report.queue_worst < report.latency_worst <= report.queue_worst + report.work_sum
+
+
 def test_the_clock_may_decide(events: DataFrame, tmp_path: Path) -> None:
     # Everything has waited longer than this when its turn comes.
-    out = ss.load_aware(events, twice, **BASIC | {"latency": "max 1 ms", "check": "clock"})
+    out = ss.load_aware(events, twice, **BASIC | {"target": "max 1 ms", "check": "clock"})
     assert run(out, tmp_path / "state", "las_clock") == []
     assert ss.load_shedder(out).report().shed == ROWS
 
@@ -177,14 +214,22 @@ def test_settings_can_change_while_it_runs(events: DataFrame, tmp_path: Path) ->
     out = ss.load_aware(events, twice, **BASIC)
     handle = ss.load_shedder(out)
     handle.mode = "dry-run"  # type: ignore[assignment]
-    handle.latency = "avg 3 seconds over 500 rows"
+    handle.target = "avg 3 seconds over 500 rows"
+    handle.floor = 0.05
     run(out, tmp_path / "state", "las_settings")
     assert handle.order is not None
     assert (handle.order.mode, handle.order.target, handle.order.window) == (1.0, 3.0, 250.0)
-    assert handle.latency == "avg 3 seconds over 500 rows"
-    for change in ({"mode": "on"}, {"latency": "2 seconds"}, {"latency": "avg 0 s"}, {"latency": 2}):
+    assert handle.target == "avg 3 seconds over 500 rows"
+    assert handle.floor == handle.order.floor == 0.05
+    wrong: list[dict[str, Any]] = [
+        {"mode": "on"},
+        {"target": "2 seconds"},
+        {"target": "avg 0 s"},
+        {"target": 2},
+    ]
+    for change in (*wrong, {"floor": 1.5}, {"floor": "much"}, {"floor": True}):
         with pytest.raises(ss.InvalidArgument):
-            handle.configure(**change)  # type: ignore[arg-type]
+            handle.configure(**change)
 
 
 # Rows that a function cannot take.
@@ -236,7 +281,7 @@ def test_a_row_that_fails_fails_the_query_unless_told_otherwise(
 @pytest.mark.parametrize("on_error", ["fail", "skip"])
 def test_a_null_key(events: DataFrame, tmp_path: Path, on_error: str) -> None:
     some = events.withColumn("who", F.expr("nullif(key, 5)"))
-    out = ss.load_aware(some, twice, on_error=on_error, **BASIC | {"key": "who"})
+    out = ss.load_aware(some, twice, on_error=on_error, **BASIC | {"cost_key": "who"})
     if on_error == "fail":
         with pytest.raises(StreamingQueryException, match="its key is null"):
             run_all(out, tmp_path / "state", "las_null")
@@ -254,7 +299,7 @@ def test_one_wrong_clock_does_not_cost_the_others_their_place(events: DataFrame,
     wrong = (
         "CASE id WHEN 0 THEN at + INTERVAL 1 HOUR WHEN 1 THEN timestamp_seconds(0) WHEN 2 THEN NULL ELSE at END"
     )
-    goal = {"latency": "max 30 minutes", "cost": "0.001"}
+    goal = {"target": "max 30 minutes", "cost": "0.001"}
     out = ss.load_aware(events.withColumn("at", F.expr(wrong)), twice, **BASIC | goal)
     rows = run(out, tmp_path / "state", "las_misdated")
     report = ss.load_shedder(out).report()
@@ -268,7 +313,7 @@ def test_names_with_dots(events: DataFrame, tmp_path: Path) -> None:
     out = ss.load_aware(
         dotted,
         lambda row: (row["id"], 2 * row["user.key"]),
-        **BASIC | {"key": "`user.key`", "arrived": "`event.at`", "schema": "id LONG, `user.twice` LONG"},
+        **BASIC | {"cost_key": "`user.key`", "arrived": "`event.at`", "schema": "id LONG, `user.twice` LONG"},
     )
     rows = run(out, tmp_path / "state", "las_dots")
     assert {row["id"]: row["user.twice"] for row in rows} == {i: 2 * (i % 13) for i in range(ROWS)}
@@ -278,7 +323,7 @@ def test_batches_without_data(spark: SparkSession, source: Path, tmp_path: Path)
     """As Spark runs them by default, to close windows."""
     before = spark.conf.get("spark.sql.streaming.noDataMicroBatches.enabled")
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
-    settings = {"key": "user", "latency": "avg 1 hour", "schema": "id LONG, at TIMESTAMP", "arrived": "at"}
+    settings = {"cost_key": "user", "target": "avg 1 hour", "schema": "id LONG, at TIMESTAMP", "arrived": "at"}
     out = ss.load_aware(stream(spark, source), lambda row: (row["id"], row["at"]), window=100, **settings)
     counts = out.withWatermark("at", "1 second").groupBy(F.window("at", "10 seconds")).count()
     with ss.load_shedder(out) as handle:
@@ -288,11 +333,12 @@ def test_batches_without_data(spark: SparkSession, source: Path, tmp_path: Path)
             for number in range(3):
                 put_rows(source, number * 200, 200)
                 # Its rows, and a batch without any that closes the windows.
-                wait_for(lambda n=number: handle.report().batches >= 2 * (n + 1))  # type: ignore[misc]
+                wait_for(lambda n=number: len(handle.batches) >= 2 * (n + 1))  # type: ignore[misc]
         finally:
             query.stop()
             spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", before or "true")
         assert handle.report().arrived == handle.report().kept == 600
+        assert handle.report().batches == 3
         assert handle.costs["table"] >= 1
         assert [batch.report.arrived for batch in handle.batches][:4] == [200, 0, 200, 0]
         assert all(batch.checked for batch in handle.batches if batch.batch >= 2 and batch.report.arrived)
@@ -303,7 +349,7 @@ def test_batches_without_data(spark: SparkSession, source: Path, tmp_path: Path)
 
 @pytest.mark.complains
 def test_without_its_control_file_nothing_is_shed(events: DataFrame, tmp_path: Path) -> None:
-    out = ss.load_aware(events, twice, control=str(tmp_path / "control"), name="off", **BASIC | LONG)
+    out = ss.load_aware(events, twice, state=str(tmp_path / "control"), name="off", **BASIC | LONG)
     handle = ss.load_shedder(out)
     kept: dict[int, int] = {}
 
@@ -359,7 +405,7 @@ def test_a_batch_that_runs_again_keeps_the_same_rows(events: DataFrame, tmp_path
                 raise RuntimeError("the sink is down")
 
         # Hours, so that it does not matter how fast this machine is today.
-        goal = {"latency": "avg 10 hours over 40 rows", "cost": "900 * (1 + key)"}
+        goal = {"target": "avg 10 hours over 40 rows", "cost": "900 * (1 + key)"}
         out = ss.load_aware(events, twice, name="again", **BASIC | goal)
         handle = ss.load_shedder(out)
         query = out.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "state")).start()
@@ -412,13 +458,15 @@ def test_what_was_learned_is_taken_over(events: DataFrame, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "problem", "detail"),
     [
-        ({"latency": "2 seconds"}, "latency", "avg 2 seconds"),
-        ({"latency": "avg 0 seconds"}, "must be a length of time above 0", "0 seconds"),
-        ({"latency": 2}, "a latency says how waits are judged", "2"),
-        ({"latency": "max 2 seconds over 5 rows"}, "latency target", "over 5 rows"),
-        ({"key": "whom"}, "key names a column that the stream does not have", "'whom'"),
-        ({"key": []}, "key must name at least one column", "empty"),
-        ({"key": "labels"}, "a key must be of a type that Spark can hash", "map<"),
+        ({"target": "2 seconds"}, "latency", "avg 2 seconds"),
+        ({"floor": 1.5}, "floor must be a share between 0 and 1", "1.5"),
+        ({"epsilon": 1.5}, "epsilon must be above 0 and at most 1", "1.5"),
+        ({"target": "avg 0 seconds"}, "must be a length of time above 0", "0 seconds"),
+        ({"target": 2}, "a latency says how waits are judged", "2"),
+        ({"target": "max 2 seconds over 5 rows"}, "latency target", "over 5 rows"),
+        ({"cost_key": "whom"}, "key names a column that the stream does not have", "'whom'"),
+        ({"cost_key": []}, "key must name at least one column", "empty"),
+        ({"cost_key": "labels"}, "a key must be of a type that Spark can hash", "map<"),
         ({"arrived": "when"}, "arrived names a column", "'when'"),
         ({"arrived": "id"}, "arrival column must be a timestamp", "bigint"),
         ({"schema": "id"}, "schema must name the columns", "'id'"),
@@ -451,7 +499,7 @@ def test_not_a_function_and_not_a_stream(spark: SparkSession, events: DataFrame)
     with pytest.raises(ss.InvalidArgument, match=r"load_aware\(\) takes a streaming DataFrame"):
         ss.load_aware(spark.range(3), twice, **BASIC)
     for other in (events, None):
-        with pytest.raises(ss.InvalidArgument, match=r"not the output of load_aware\(\)"):
+        with pytest.raises(ss.InvalidArgument, match="not a load-aware operator"):
             ss.load_shedder(other)  # type: ignore[arg-type]
 
 

@@ -14,18 +14,19 @@ import numpy as np
 import pytest
 
 from streamshed.errors import StreamshedError
-from streamshed.policies.load_aware import hashes as draw_hashes
+from streamshed.las.settings import LasSettings
 from streamshed.records import Mode, Sample
 from streamshed.sketch.cost import CostSketch
 from streamshed.sketch.hashing import digests
-from streamshed.spark import load_mail, load_shedder
-from streamshed.spark.cost_control import CostControl, Goal
-from streamshed.spark.cost_orders import ENFORCE, OFF
-from streamshed.spark.cost_stage import Tally
-from streamshed.spark.load_shedder import LoadShedder, order_file
+from streamshed.spark.load_aware import load_shedder
+from streamshed.spark.load_aware import mail as load_mail
+from streamshed.spark.load_aware.cost_control import CostControl, Goal
+from streamshed.spark.load_aware.cost_orders import ENFORCE, OFF
+from streamshed.spark.load_aware.cost_stage import Tally
+from streamshed.spark.load_aware.load_shedder import LoadShedder, order_file
 from tests.spark.helpers import wait_for
 
-HASHES = draw_hashes(seed=1)
+HASHES = LasSettings().hashes(seed=1)
 
 
 class MemoryStore:
@@ -95,7 +96,7 @@ _serials = iter(range(10**6, 10**7))
 
 def new_handle(files: dict[str, bytes], folder: str = "control") -> LoadShedder:
     control = order_file(MemoryStore(files, folder), "op", HASHES)  # type: ignore[arg-type]
-    rules = CostControl(HASHES, window=250, tolerance=0.05)
+    rules = CostControl(HASHES, LasSettings(window=250))
     goal = Goal.parse("avg 2 seconds")
     spark: Any = None
     made = LoadShedder(next(_serials), "op", True, control, spark, goal, Mode.ENFORCE, rules)
@@ -166,7 +167,7 @@ def test_what_tasks_report_is_taken_although_the_storage_stands_still(
 ) -> None:
     start(handle, Watch())
     MemoryStore.stands_still = threading.Event()
-    threading.Thread(target=lambda: handle.configure(latency="avg 3 seconds"), daemon=True).start()
+    threading.Thread(target=lambda: handle.configure(target="avg 3 seconds"), daemon=True).start()
     time.sleep(0.1)
     assert in_time(lambda: handle.receive({("q", 0): {0: tally(handle)}}))
     assert in_time(lambda: handle.told(0))
@@ -181,13 +182,13 @@ def test_failing_open_needs_no_storage(handle: LoadShedder, files: dict[str, byt
     run_batch(handle, Watch(), 0)
     assert mode_now(handle) == ENFORCE
     MemoryStore.stands_still = threading.Event()
-    threading.Thread(target=lambda: handle.configure(latency="avg 3 seconds"), daemon=True).start()
+    threading.Thread(target=lambda: handle.configure(target="avg 3 seconds"), daemon=True).start()
     time.sleep(0.1)
     assert in_time(lambda: handle.fail_open(RuntimeError("a bug")))
     assert mode_now(handle) == OFF
     # Whatever was being stored meanwhile does not bring the orders back.
     MemoryStore.stands_still.set()
-    wait_for(lambda: handle.latency == "avg 3 seconds" and not handle._opened)
+    wait_for(lambda: handle.target == "avg 3 seconds" and not handle._opened)
     assert mode_now(handle) == OFF
 
 
@@ -299,19 +300,19 @@ def test_what_somebody_writes_into_the_control_file_holds(handle: LoadShedder, f
         run_batch(handle, Watch(), batch)
     assert handle.told_at(int(time.time() * 1000) + 200).order.target == 7.5  # type: ignore[union-attr]
     assert json.loads(files[SAVED])["orders"][-1][6] == 7.5
-    handle.latency = "avg 4 seconds"
+    handle.target = "avg 4 seconds"
     assert handle.order is not None
     assert handle.order.target == 4.0
 
 
 def test_a_name_that_is_no_setting_is_refused(handle: LoadShedder) -> None:
     for name in ("latnecy", "protect", "order", "name", "report"):
-        with pytest.raises(AttributeError, match="mode, latency") as caught:
+        with pytest.raises(AttributeError, match="mode, target") as caught:
             setattr(handle, name, "avg 1 second")
         assert isinstance(caught.value, StreamshedError)
         assert name in str(caught.value)
-    handle.latency = "avg 1 second"
-    assert handle.latency == "avg 1 seconds"
+    handle.target = "avg 1 second"
+    assert handle.target == "avg 1 seconds"
 
 
 # How long an order holds, and how long it is kept.
@@ -470,7 +471,7 @@ def test_what_is_kept_does_not_grow_with_the_batches(handle: LoadShedder, files:
     handle.finished(Watch(), sample(300, 0))  # type: ignore[arg-type]
     assert not handle._learned
     assert not handle._inbox.look()
-    assert len(handle._totals) == len(handle._done) == 1
+    assert len(handle._ledger._by_query) == len(handle._ledger._last_batch) == 1
     # Without any report, too.
     for batch in range(301, 1301):
         handle.receive({("q", batch): {0: tally(handle)}})
@@ -517,7 +518,7 @@ def test_a_batch_without_rows_changes_no_queues(handle: LoadShedder, files: dict
     run_batch(handle, Watch(), 3)
     assert handle.order is not None
     assert handle.order.waited == 50.0
-    assert (handle.report().batches, handle.report().unseen) == (4, 0)
+    assert (handle.report().batches, handle.report().unseen) == (2, 0)
 
 
 # What people are told.
@@ -538,8 +539,8 @@ def test_changes_are_told_and_noted(
         lost = {"shed": 40, "would_shed": 40} if batch in (2, 3, 4) else {}
         run_batch(handle, Watch(), batch, waited=150.0, **lost)
     handle.mode = "off"  # type: ignore[assignment]
-    handle.latency = "max 3 seconds"
-    handle.latency = "max 3 seconds"  # no change
+    handle.target = "max 3 seconds"
+    handle.target = "max 3 seconds"  # no change
     run_batch(handle, Watch(), 8)
     handle.detach(watch)  # type: ignore[arg-type]
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
@@ -548,7 +549,7 @@ def test_changes_are_told_and_noted(
         "costs are stable at 5 ms a row on average",
         "shedding ends: all rows were within avg 2 seconds for 0 s",
         "mode enforce → off, set by hand",
-        "latency avg 2 seconds → max 3 seconds, set by hand",
+        "target avg 2 seconds → max 3 seconds, set by hand",
     ]
     lines = [json.loads(line) for line in files[JOURNAL].decode().splitlines()]
     assert [line["reason"] for line in lines[:-1]] == [

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import streamshed as ss
-from streamshed.spark.counts import serials_in
-from streamshed.spark.monitor import SessionMonitor, _execution_of, _sources_by_drop
 from streamshed.spark.orders.store import Store
-from streamshed.spark.progress import Progress
+from streamshed.spark.watch.plan_counts import serials_in
+from streamshed.spark.watch.progress import Progress
+from streamshed.spark.watch.query_watch import _sources_by_drop
+from streamshed.spark.watch.session_monitor import SessionMonitor, _execution_of
 from tests.spark.helpers import fill, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
@@ -89,9 +91,9 @@ def test_a_union_of_two_shed_streams_one_of_which_has_no_rows_yet(
 
 
 def test_the_rate_of_arrivals_is_over_the_time_since_rows_came_not_since_an_empty_batch() -> None:
-    from streamshed.spark.counts import Counts
     from streamshed.spark.orders.history import KEEP_ALL
-    from streamshed.spark.progress import SampleBuilder
+    from streamshed.spark.watch.plan_counts import Counts
+    from streamshed.spark.watch.progress import SampleBuilder
 
     def progress(batch: int, started: float, rows: int) -> Progress:
         return Progress("r", batch, started, 0.3, rows, {}, {}, True)
@@ -113,7 +115,7 @@ def test_a_removed_control_file_is_an_off_switch_until_told_otherwise(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     """Also while the controller would shed: a bound that no batch can keep."""
-    kept = ss.shed(stream(spark, source), "1 ms", key="id", floor=0.1, control=str(tmp_path / "c"), name="off")
+    kept = ss.shed(stream(spark, source), "1 ms", key="id", floor=0.1, state=str(tmp_path / "c"), name="off")
     handle = ss.shedder(kept)
     number = 0
     with running(kept, tmp_path / "s") as query:
@@ -151,7 +153,7 @@ def test_a_removed_control_file_is_an_off_switch_until_told_otherwise(
 def test_an_edited_control_file_is_obeyed_until_its_plan_ends(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
-    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "c"), name="edited")
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", state=str(tmp_path / "c"), name="edited")
     handle = ss.shedder(kept)
     file = tmp_path / "c" / "edited.control.json"
     with running(kept, tmp_path / "s") as query:
@@ -168,7 +170,9 @@ def test_an_edited_control_file_is_obeyed_until_its_plan_ends(
         query.processAllAvailable()
         counted(handle, 150)
         assert handle.report().kept == 100
-        handle._by_hand_until = time.time()
+        by_hand = handle._enforcer._by_hand
+        assert by_hand is not None
+        handle._enforcer._by_hand = replace(by_hand, until=time.time())
         handle.renew(time.time() + 60)
         assert handle.keep == 1.0
 
@@ -199,7 +203,7 @@ def test_a_trigger_longer_than_the_bound_sheds_nothing_and_says_so(
 def test_two_applications_with_one_control_file_do_not_carry_out_each_others_plans(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
-    kept = ss.shed(stream(spark, source), "1 hour", key="id", control=str(tmp_path / "c"), name="same")
+    kept = ss.shed(stream(spark, source), "1 hour", key="id", state=str(tmp_path / "c"), name="same")
     handle = ss.shedder(kept)
     file = Path(handle.control_path.removeprefix("file:"))
     now = int(time.time() * 1000)
@@ -469,6 +473,39 @@ def test_a_shedder_added_to_an_old_checkpoint_missed_nothing(
     query.trigger(availableNow=True).start().awaitTermination()
     handle = ss.shedder(kept)
     counted(handle, 200)
+    assert (handle.report().batches, handle.report().unseen) == (2, 0)
+
+
+def test_late_news_of_a_run_that_ended_does_not_end_the_next(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """A query that is stopped and started again at once: the monitor may hear of the end after the beginning."""
+    kept = ss.shed(stream(spark, source), "1 hour", key="id")
+    handle = ss.shedder(kept)
+    put_rows(source, 0, 100)
+    with running(kept, tmp_path / "s") as query:
+        query.processAllAvailable()
+        counted(handle, 100)
+        before = handle._queries[str(query.id)]
+    put_rows(source, 100, 100)
+    with running(kept, tmp_path / "s") as query:
+        handle.detach(before)
+        assert handle.queries == [str(query.id)]
+        query.processAllAvailable()
+        counted(handle, 200)
+    assert handle.samples[-1].batch > 0, "the controller still hears of it"
+
+
+def test_the_books_of_a_calm_job_go_on_after_a_restart(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    """Nothing was ever planned, so nothing but the end of the query has the books stored."""
+    for number in range(2):
+        kept = ss.shed(stream(spark, source), "1 hour", key="id")
+        with ss.shedder(kept) as handle:
+            put_rows(source, 100 * number, 100)
+            with running(kept, tmp_path / "s") as query:
+                query.processAllAvailable()
+                counted(handle, 100 * (number + 1))
+            wait_for(lambda shedder=handle: not shedder.queries)  # type: ignore[misc]
     assert (handle.report().batches, handle.report().unseen) == (2, 0)
 
 

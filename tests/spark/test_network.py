@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
-from streamshed.spark.fused_query import literals
-from streamshed.spark.layout import Layout
-from streamshed.spark.network_query import marks_for
-from streamshed.spark.slots import Slots
-from streamshed.spark.sql import Parser, Writer
-from tests.spark.helpers import wait_for
+from streamshed.spark.network.fused_query import literals
+from streamshed.spark.network.network_query import marks_for
+from streamshed.spark.network.query_layout import NetworkLayout
+from streamshed.spark.network.slots import Slots
+from streamshed.spark.network.sql import Parser, Writer
+from tests.spark.helpers import delivered, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
@@ -75,7 +75,7 @@ def test_with_nothing_to_shed_each_output_equals_the_same_sql_over_all_of_the_in
         sources={"s": stream(spark, tmp_path / "in")},
         sinks=dict.fromkeys(ANSWERS, "memory"),
         latency="1 hour",
-        checkpoint=str(tmp_path / "state"),
+        state=str(tmp_path / "state"),
         trigger={"availableNow": True},
     )
     running.await_termination()
@@ -83,9 +83,10 @@ def test_with_nothing_to_shed_each_output_equals_the_same_sql_over_all_of_the_in
     for output, text in ANSWERS.items():
         assert Counter(running.rows(output)) == Counter(spark.sql(text).collect()), output
     report = running.report()
-    assert report.arrived == {"s": 3 * ROWS}
-    assert report.delivered == {output: len(running.rows(output)) for output in ANSWERS}
-    assert set(report.shed.values()) == {0}
+    assert report.arrived == report.by_source["s"].arrived == 3 * ROWS
+    assert delivered(report) == {output: len(running.rows(output)) for output in ANSWERS}
+    assert report.shed == 0
+    assert {rows.shed for rows in report.by_arc.values()} == {0}
 
 
 def test_drops_take_what_the_plan_says_and_are_counted(spark: SparkSession, tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_drops_take_what_the_plan_says_and_are_counted(spark: SparkSession, tmp_
         sources={"s": stream(spark, tmp_path / "in")},
         sinks=dict.fromkeys(ANSWERS, "memory"),
         latency="1 hour",
-        checkpoint=str(tmp_path / "state"),
+        state=str(tmp_path / "state"),
     )
     running.pin([ss.Drop("s->scaled", 0.5), ss.Drop("scaled->high", 0.0, "v < 40"), ss.Drop("scaled->low", 0.2)])
     time.sleep(0.2)  # so that the plan is in force for the first batch
@@ -111,11 +112,11 @@ def test_drops_take_what_the_plan_says_and_are_counted(spark: SparkSession, tmp_
     assert {row.id for row in got["calm"]} < calm <= everything
     assert len(got["calm"]) == pytest.approx(0.2 * len(calm), abs=4 * (0.16 * len(calm)) ** 0.5)
     report = running.report()
-    assert report.arrived == {"s": 3 * ROWS}
-    assert report.reached["s->scaled"] == 3 * ROWS
-    assert report.passed["s->scaled"] == len(got["all"]) == report.reached["scaled->low"]
-    assert report.passed["scaled->low"] == pytest.approx(0.2 * len(got["all"]), abs=100)
-    assert report.delivered == {output: len(rows) for output, rows in got.items()}
+    assert report.arrived == report.by_source["s"].arrived == 3 * ROWS
+    assert report.by_arc["s->scaled"].arrived == 3 * ROWS
+    assert report.by_arc["s->scaled"].passed == len(got["all"]) == report.by_arc["scaled->low"].arrived
+    assert report.by_arc["scaled->low"].passed == pytest.approx(0.2 * len(got["all"]), abs=100)
+    assert delivered(report) == {output: len(rows) for output, rows in got.items()}
 
 
 def test_a_drop_where_none_can_be_made_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -150,11 +151,15 @@ def test_an_overload_is_shed_and_settings_change_while_it_runs(spark: SparkSessi
     plans: list[ss.Plan] = []
     running.on_plan(plans.append)
     try:
-        wait_for(lambda: running.report().shed.get("s->f", 0) > 0, seconds=120)
+        wait_for(lambda: running.report().shed > 0, seconds=120)
+        # At first it is the batches' time that runs out; then the plan spreads the loss.
+        wait_for(lambda: bool(running.plan.drops), seconds=120)
         assert running.plan.drops[0].at == "s->f"
         assert "would take" in running.plan.reason
         running.policy = "lsrm-random"
         wait_for(lambda: running.plan.reason.startswith("lsrm-random"))
+        running.policy = "latency"
+        wait_for(lambda: running.plan.reason.startswith("latency"))
         running.mode = "off"
         assert not running.plan.drops
         assert running.limit is not None
@@ -163,8 +168,8 @@ def test_an_overload_is_shed_and_settings_change_while_it_runs(spark: SparkSessi
         running.stop()
     assert running.failure() is None  # stopped in the middle of a batch, which is no failure
     report = running.report()
-    assert report.arrived["s"] == report.passed["s->f"] + report.shed["s->f"]
-    assert report.delivered["o"] == report.passed["s->f"]
+    assert report.arrived == report.kept + report.shed == report.by_arc["s->f"].passed + report.by_arc["s->f"].shed
+    assert report.by_output["o"].delivered == report.by_arc["s->f"].passed
     assert plans
 
 
@@ -179,7 +184,7 @@ def test_json_is_parsed_once_whatever_is_dropped(spark: SparkSession, tmp_path: 
     )
     put(tmp_path / "in")
     spark.read.text(str(tmp_path / "in")).createOrReplaceTempView("raw_lines")
-    layout, slots = Layout.of(network).queries[0], Slots.of(network)
+    layout, slots = NetworkLayout.of(network).queries[0], Slots.of(network)
     parser = Parser.of(network.sources[0], ["value"])
     numbers = slots.encode([ss.Drop("s->f", 0.0, "v < 50")])
     for dropping in (False, True):

@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
-from streamshed.network.generate import Shape, generate
-from streamshed.spark.slots import Slots
+from streamshed.network.generate import NetworkShape, generate
+from streamshed.spark.network.slots import Slots
 from tests.networks import random_network
+from tests.spark.helpers import delivered
 from tests.spark.plain import answers
 
 pytestmark = pytest.mark.spark
@@ -60,16 +61,16 @@ def run_all(
     sources: dict[str, DataFrame],
     state: Path,
     drops: list[ss.Drop] | None = None,
-) -> tuple[dict[str, Counter[Row]], ss.spark.network_books.NetworkReport]:  # type: ignore[name-defined]
+) -> tuple[dict[str, Counter[Row]], ss.Report]:
     running = ss.run(
         spark,
         network,
         sources=sources,
         sinks={output.name: "memory" for output in network.outputs},
         latency="1 hour",
-        checkpoint=str(state),
+        state=str(state),
         trigger={"availableNow": True},
-        pinned=drops,
+        pin=drops,
     )
     running.await_termination()
     return {output.name: Counter(running.rows(output.name)) for output in network.outputs}, running.report()
@@ -87,7 +88,9 @@ def some_drops(network: Network, seed: int) -> list[ss.Drop]:
 def generated(seed: int) -> Network:
     if seed % 2:
         return random_network(seed, sharing=True, boxes=8, sources=2)
-    return generate(Shape(queries=3, boxes=9, mix={"filter": 5.0, "union": 2.0, "map": 2.0}, shared=2), seed=seed)
+    return generate(
+        NetworkShape(queries=3, boxes=9, mix={"filter": 5.0, "union": 2.0, "map": 2.0}, shared=2), seed=seed
+    )
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("STREAMSHED_NETWORKS", "12"))))
@@ -97,15 +100,15 @@ def test_generated_networks_answer_like_plain_spark(spark: SparkSession, tmp_pat
     full = answers(network, batches)
     got, report = run_all(spark, network, streams(spark, batches, tmp_path / "in"), tmp_path / "state")
     assert got == full
-    assert report.delivered == {name: rows.total() for name, rows in full.items()}
+    assert delivered(report) == {name: rows.total() for name, rows in full.items()}
     drops = some_drops(network, seed)
     part, report = run_all(spark, network, streams(spark, batches, tmp_path / "in"), tmp_path / "less", drops)
     for name, rows in part.items():
         assert rows <= full[name], name
-    assert report.delivered == {name: rows.total() for name, rows in part.items()}
+    assert delivered(report) == {name: rows.total() for name, rows in part.items()}
     # Something was dropped, unless a drop of values found none.
     if any(drop.keep < 0.5 and drop.where is None for drop in drops):
-        assert sum(report.shed.values()) > 0
+        assert report.shed > 0
 
 
 def wards() -> Network:
@@ -149,7 +152,7 @@ def test_joins_and_windows_answer_like_plain_spark(spark: SparkSession, tmp_path
         assert got[name] <= full[name]
         assert got[name].total() > 0.6 * full[name].total()
     assert full["pairs"].total() > 20
-    assert report.delivered["pairs"] == full["pairs"].total()
+    assert report.by_output["pairs"].delivered == full["pairs"].total()
     part, _ = run_all(
         spark,
         network,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from streamshed.spark.network_books import Books, report_of
-from streamshed.spark.network_control import NetworkControl, PlanHistory, PlanSpan
+import streamshed as ss
+from streamshed.spark.network.network_control import NetworkControl, PlanHistory, PlanSpan
 
 
 class Memory:
@@ -116,20 +116,9 @@ def test_to_fail_open_needs_no_storage() -> None:
     assert plans.history.at(time).numbers == (None,)
 
 
-def test_what_was_shed_on_an_arc_is_one_querys_truth() -> None:
-    """One query has seen more batches than the other, and dropped more."""
-    far = Books(arrived={"s": 100}, reached={"s->f": 100}, passed={"s->f": 20}, unseen=1)
-    behind = Books(arrived={"s": 80}, reached={"s->f": 80, "s->g": 80}, passed={"s->f": 70, "s->g": 5})
-    for order in ([far, behind], [behind, far]):
-        report = report_of(order)
-        assert report.arrived == {"s": 100}
-        assert report.shed == {"s->f": 80, "s->g": 75}
-        assert report.unseen == 1
-
-
-def test_books_that_are_broken_are_known_as_such() -> None:
-    books = Books(last_batch=3, arrived={"s": 4}, latency_mean=0.5)
-    assert Books.decode(books.encode()).__dict__ == books.__dict__
-    for broken in (b"", b"[]", b'{"arrived": 3}', b'{"batches": {}}', b'{"batches": "x"}', b'{"who": 1}'):
-        with pytest.raises(ValueError, match=r"."):
-            Books.decode(broken)
+def test_former_names_of_reports_work_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"NetworkReport is called streamshed\.Report"):
+        from streamshed.spark.network.books import NetworkReport
+    with pytest.warns(DeprecationWarning, match=r"LoadReport is called streamshed\.Report"):
+        from streamshed.spark.load_aware.load_report import LoadReport
+    assert NetworkReport is LoadReport is ss.Report

@@ -6,6 +6,7 @@ import math
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -14,9 +15,9 @@ from pyspark.sql import functions as F
 import streamshed as ss
 from streamshed.network import Builder, LoadAware, Network
 from streamshed.network.graph import InvalidNetwork
-from streamshed.network.spec import dump, parse
-from streamshed.spark.runtime import RunningNetwork
-from tests.spark.helpers import put_rows, stream, wait_for
+from streamshed.network.spec.yaml import dump, parse
+from streamshed.spark.network.run import RunningNetwork
+from tests.spark.helpers import delivered, put_rows, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 300
@@ -24,9 +25,11 @@ AN_HOUR_AGO = datetime.now(timezone.utc) - timedelta(hours=1)
 SCHEMA = "id LONG, user LONG, v DOUBLE, at TIMESTAMP"
 
 
-def network(latency: str = "max 1 hour", on_error: str = "fail", load_aware: bool = True) -> Network:
+def network(
+    latency: str = "max 1 hour", on_error: str = "fail", load_aware: bool = True, **settings: Any
+) -> Network:
     """One source, an expensive root, two outputs below it."""
-    how = LoadAware(latency=latency, key=("user",), on_error=on_error) if load_aware else None
+    how = LoadAware(latency=latency, key=("user",), on_error=on_error, **settings) if load_aware else None
     return (
         Builder("roots", capacity=1.0)
         .source("s", SCHEMA, arrived="at", rate=1000)
@@ -54,7 +57,7 @@ def start(rows: DataFrame, what: Network, folder: Path) -> RunningNetwork:
         sinks={"all": "memory", "few": "memory"},
         policy="none",
         latency="1 hour",
-        checkpoint=str(folder),
+        state=str(folder),
     )
 
 
@@ -70,7 +73,7 @@ def test_with_nothing_to_shed_it_is_an_ordinary_box(spark: SparkSession, tmp_pat
         running.process_all_available()
         running.stop()
         found[kind] = {name: sorted(map(tuple, running.rows(name))) for name in ("all", "few")}
-        assert running.report().delivered == {"all": 2 * ROWS - 100, "few": len(found[kind]["few"])}
+        assert delivered(running.report()) == {"all": 2 * ROWS - 100, "few": len(found[kind]["few"])}
     assert found[True] == found[False]
     assert len(found[True]["all"]) == 2 * ROWS - 100
     assert all(row[4] == math.sqrt(row[2]) for row in found[True]["all"])
@@ -84,28 +87,48 @@ def test_rows_without_time_are_dropped_and_counted_at_the_arc_in_front(
     handle = running.load_shedders["root"]
     try:
         put_rows(tmp_path / "in", 0, ROWS)  # nothing is known of costs yet: all are let in
-        wait_for(lambda: running.report().arrived.get("s", 0) == ROWS)
-        assert running.report().delivered["all"] == ROWS - 100
+        wait_for(lambda: running.report().arrived == ROWS)
+        assert running.report().by_output["all"].delivered == ROWS - 100
         wait_for(lambda: handle.order is not None and handle.order.table > 0)
         time.sleep(1.0)  # an order starts a little in the future
         put_rows(tmp_path / "in", ROWS, ROWS)  # all came long ago
-        wait_for(lambda: running.report().arrived["s"] == 2 * ROWS)
+        wait_for(lambda: running.report().arrived == 2 * ROWS)
         handle.mode = "off"
         time.sleep(1.0)
         put_rows(tmp_path / "in", 2 * ROWS, ROWS)
-        wait_for(lambda: running.report().arrived["s"] == 3 * ROWS)
+        wait_for(lambda: running.report().arrived == 3 * ROWS)
     finally:
         running.stop()
     ids = {row.id for row in running.rows("all")}
     assert ids == {*range(100, ROWS), *range(2 * ROWS, 3 * ROWS)}
     report = running.report()
-    assert report.shed["some->root"] == ROWS
-    assert report.delivered["all"] == len(ids)
+    assert report.by_arc["some->root"].shed == ROWS
+    assert report.by_output["all"].delivered == len(ids)
     # Expected is what would have come without drops.
-    assert report.expected["all"] == pytest.approx(3 * ROWS - 100, rel=0.2)
+    assert report.by_output["all"].expected == pytest.approx(3 * ROWS - 100, rel=0.2)
     told = handle.report()
     assert (told.arrived, told.kept, told.shed, told.unseen) == (3 * ROWS - 100, len(ids), ROWS, 0)
     assert handle.costs["learning_rows"] == len(ids)
+
+
+def test_the_settings_of_a_box_are_its_shedders(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    settings = {"window": 100, "tolerance": 0.2, "epsilon": 1.0, "delta": 0.3, "floor": 0.25}
+    running = start(events(spark, tmp_path / "in"), network("max 1 ms", **settings), tmp_path / "state")
+    handle = running.load_shedders["root"]
+    try:
+        put_rows(tmp_path / "in", 0, ROWS)
+        wait_for(lambda: handle.order is not None and handle.order.table > 0)
+        time.sleep(1.0)  # an order starts a little in the future
+        put_rows(tmp_path / "in", ROWS, ROWS)
+        wait_for(lambda: running.report().arrived == 2 * ROWS)
+    finally:
+        running.stop()
+    assert handle.costs["seconds"].shape == (2, 3)  # ⌈log₂ 1/0.3⌉ rows, ⌈e/1⌉ columns
+    assert (handle._rules.operator.window, handle._rules.operator.tolerance) == (100, 0.2)
+    assert handle.floor == 0.25
+    late = [row.id for row in running.rows("all") if row.id >= ROWS]
+    assert ROWS / 4 <= len(late) <= ROWS / 4 + 2
 
 
 def test_rows_on_which_the_function_fails_are_counted(spark: SparkSession, tmp_path: Path) -> None:
@@ -119,8 +142,8 @@ def test_rows_on_which_the_function_fails_are_counted(spark: SparkSession, tmp_p
     report = running.load_shedders["root"].report()
     assert (report.arrived, report.failed, report.shed) == (ROWS - 100, ROWS - 100, 0)
     assert "math domain error" in running.load_shedders["root"].errors[0]
-    assert running.report().delivered["all"] == 0
-    assert running.report().shed["some->root"] == 0
+    assert running.report().by_output["all"].delivered == 0
+    assert running.report().by_arc["some->root"].shed == 0
 
 
 def test_a_network_goes_on_with_what_its_box_has_learned(spark: SparkSession, tmp_path: Path) -> None:

@@ -55,9 +55,10 @@ def test_after_a_kill_nothing_kept_is_lost_or_doubled_and_the_books_balance(fold
     assert min(by_batch[:3]) > 0.45 * ROWS / 2
     assert max(by_batch[3:]) < 0.35 * ROWS / 2
     report = result["report"]
-    assert report["arrived"] == {"s": FILES * ROWS}
-    assert report["delivered"]["all"] == len(ids)
-    assert report["passed"]["s->even"] + report["shed"]["s->even"] == FILES * ROWS
+    assert report["arrived"] == FILES * ROWS
+    assert report["by_output"]["all"]["delivered"] == len(ids)
+    assert report["kept"] + report["shed"] == FILES * ROWS
+    assert report["by_arc"]["s->even"]["kept"] + report["by_arc"]["s->even"]["shed"] == FILES * ROWS
 
 
 @pytest.mark.cluster
@@ -68,7 +69,7 @@ def test_separate_executors_carry_out_the_plan(folder: Path) -> None:
     assert len(ids) == len(set(ids))
     assert 0.4 * FILES * ROWS / 2 < len(ids) < 0.6 * FILES * ROWS / 2
     report = result["report"]
-    assert report["arrived"] == {"s": FILES * ROWS}
-    assert report["delivered"]["all"] == len(ids)
+    assert report["arrived"] == FILES * ROWS
+    assert report["by_output"]["all"]["delivered"] == len(ids)
     # The query with state has drops of its own, and they take the same rows.
     assert result["counted"] == len(ids)

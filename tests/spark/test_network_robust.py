@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
-from streamshed.spark import fused_query, stateful_query
-from streamshed.spark.counts import PlanReader
-from streamshed.spark.fused_query import FusedQuery
-from streamshed.spark.monitor import QueryWatch, SessionMonitor
-from streamshed.spark.network_control import NetworkControl
-from streamshed.spark.runtime import RunningNetwork
+from streamshed.spark.network import fused_query, stateful_query
+from streamshed.spark.network.fused_query import FusedQuery
+from streamshed.spark.network.network_control import NetworkControl
+from streamshed.spark.network.run import RunningNetwork
+from streamshed.spark.watch.plan_counts import PlanReader
+from streamshed.spark.watch.query_watch import QueryWatch
+from streamshed.spark.watch.session_monitor import SessionMonitor
 from tests.spark.helpers import put_rows, stream, wait_for
 
 pytestmark = pytest.mark.spark
@@ -63,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 
 def start(spark: SparkSession, network: Network, folder: Path, **keywords: Any) -> RunningNetwork:
     sinks = {output.name: "memory" for output in network.outputs if output.write is None}
-    settings = {"sinks": sinks, "latency": "1 hour", "checkpoint": str(folder / "state")} | keywords
+    settings = {"sinks": sinks, "latency": "1 hour", "state": str(folder / "state")} | keywords
     return ss.run(spark, network, sources={"s": stream(spark, folder / "in")}, **settings)
 
 
@@ -112,7 +114,7 @@ def test_batches_too_short_for_the_monitor_to_see_are_counted(
     with run_all(spark, wards(), folder) as running:
         report = running.report()
     assert report.unseen == 0
-    assert report.arrived == {"s": 3 * ROWS}
+    assert report.arrived == 3 * ROWS
 
 
 @pytest.mark.complains
@@ -124,7 +126,7 @@ def test_values_that_cannot_be_sampled_and_times_that_cannot_be_read_do_not_end_
 
     monkeypatch.setattr(FusedQuery, "_sample_values", fail)
     monkeypatch.setattr(NetworkControl, "begun", fail)
-    with run_all(spark, wards(), folder, pinned=[ss.Drop("s->even", 0.0)]) as running:
+    with run_all(spark, wards(), folder, pin=[ss.Drop("s->even", 0.0)]) as running:
         # The plan is not known in the fused query, so its rows are kept; the other reads it by itself.
         assert len(running.rows("all")) == 3 * ROWS / 2
         assert counted(running) == 0
@@ -136,10 +138,10 @@ def test_values_that_cannot_be_sampled_and_times_that_cannot_be_read_do_not_end_
 def test_storage_that_fails_ends_neither_the_queries_nor_the_learning(
     spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running = start(spark, simple(), folder, pinned=[ss.Drop("s->f", 0.5)])
+    running = start(spark, simple(), folder, pin=[ss.Drop("s->f", 0.5)])
     with running:
         running.process_all_available()
-        wait_for(lambda: running.report().arrived.get("s") == 3 * ROWS)
+        wait_for(lambda: running.report().arrived == 3 * ROWS)
         kept = len(running.rows("o"))
         assert 0 < kept < 3 * ROWS
 
@@ -148,7 +150,7 @@ def test_storage_that_fails_ends_neither_the_queries_nor_the_learning(
 
         running._store.write = fail  # type: ignore[method-assign]
         put_rows(folder / "in", 3 * ROWS, ROWS)
-        wait_for(lambda: running.report().arrived["s"] == 4 * ROWS)
+        wait_for(lambda: running.report().arrived == 4 * ROWS)
         told = len(running.samples)
         # What is asked for now cannot be stored, so it is not carried out: a replay would not find it.
         running.pin([ss.Drop("s->f", 0.0)])
@@ -156,7 +158,7 @@ def test_storage_that_fails_ends_neither_the_queries_nor_the_learning(
         before = len(running.rows("o"))
         time.sleep(0.2)
         put_rows(folder / "in", 4 * ROWS, ROWS)
-        wait_for(lambda: running.report().arrived["s"] == 5 * ROWS)
+        wait_for(lambda: running.report().arrived == 5 * ROWS)
         assert len(running.rows("o")) > before + 0.3 * ROWS
         assert len(running.samples) > told
         assert running.failure() is None
@@ -166,7 +168,7 @@ def test_storage_that_fails_ends_neither_the_queries_nor_the_learning(
 
 @pytest.mark.complains
 def test_to_fail_open_keeps_rows_though_the_storage_is_gone(spark: SparkSession, folder: Path) -> None:
-    running = start(spark, wards(), folder, pinned=[ss.Drop("s->even", 0.0)])
+    running = start(spark, wards(), folder, pin=[ss.Drop("s->even", 0.0)])
     with running:
         running.process_all_available()
         assert running.rows("all") == []
@@ -221,7 +223,7 @@ def test_nothing_is_left_of_a_network_that_is_closed(
         .output("counts", "minutes")
         .build()
     )
-    running = start(spark, network, folder, checkpoint=None)
+    running = start(spark, network, folder, state=None)
     running.process_all_available()
     made = ours(spark, temporary)
     assert made["threads"] != before["threads"]
@@ -234,8 +236,8 @@ def test_nothing_is_left_of_a_network_that_is_closed(
     assert running.failure() is None
     assert running.await_termination(0.1)
     report = running.report()
-    assert report.arrived == {"s": 3 * ROWS}
-    assert report.delivered["all"] == len(running.rows("all")) == 3 * ROWS
+    assert report.arrived == 3 * ROWS
+    assert report.by_output["all"].delivered == len(running.rows("all")) == 3 * ROWS
     running.pin([ss.Drop("s->root", 0.5)])  # changes nothing any more
     assert list(temporary.iterdir()) == []
 
@@ -255,7 +257,7 @@ def test_nothing_is_left_of_a_network_that_cannot_start(
 ) -> None:
     before = ours(spark, temporary)
     with pytest.raises(ss.InvalidArgument, match="no drop can be made"):
-        start(spark, simple(), folder, pinned=[ss.Drop("f->o", 0.5)], checkpoint=None)
+        start(spark, simple(), folder, pin=[ss.Drop("f->o", 0.5)], state=None)
     broken = (
         Builder("n")
         .source("s", "id LONG")
@@ -298,7 +300,7 @@ def test_a_batch_runs_again_with_its_plan_after_a_hundred_others(spark: SparkSes
                 failing.wait(60)
                 raise RuntimeError("not this time")
 
-    running = start(spark, simple(), folder, sinks={"o": sink}, pinned=[ss.Drop("s->f", 0.5)])
+    running = start(spark, simple(), folder, sinks={"o": sink}, pin=[ss.Drop("s->f", 0.5)])
     with running:
         wait_for(lambda: len(attempts) == 1)
         for number in range(100):
@@ -306,7 +308,7 @@ def test_a_batch_runs_again_with_its_plan_after_a_hundred_others(spark: SparkSes
         failing.set()
         with pytest.raises(ss.StreamshedError, match="not this time"):
             running.await_termination()
-    with run_all(spark, simple(), folder, sinks={"o": sink}, pinned=[ss.Drop("s->f", 0.9)]) as running:
+    with run_all(spark, simple(), folder, sinks={"o": sink}, pin=[ss.Drop("s->f", 0.9)]) as running:
         assert 0.3 * ROWS < len(attempts[0]) < 0.7 * ROWS
         assert attempts[1] == attempts[0]
         # Both have been done; of the hundred, the newest are kept.
@@ -342,7 +344,7 @@ def test_a_plan_is_renewed_while_a_batch_runs_and_ends_when_none_does(spark: Spa
         assert len(running._control.history.spans) == spans
         free.set()
         running.process_all_available()
-        wait_for(lambda: running.report().arrived.get("s") == 3 * ROWS and not running._busy())
+        wait_for(lambda: running.report().arrived == 3 * ROWS and not running._busy())
         with running._lock:  # since then the controller has asked for nothing
             running._controller._plan = ss.Plan(drops=drops, wanted=drops)
             running._adopt()
@@ -352,10 +354,10 @@ def test_a_plan_is_renewed_while_a_batch_runs_and_ends_when_none_does(spark: Spa
 
 
 def test_a_pinned_plan_is_renewed_and_told_as_it_is(spark: SparkSession, folder: Path) -> None:
-    running = start(spark, simple(), folder, pinned=[ss.Drop("s->f", 0.1)])
+    running = start(spark, simple(), folder, pin=[ss.Drop("s->f", 0.1)])
     with running:
         running.process_all_available()
-        wait_for(lambda: running.report().arrived.get("s") == 3 * ROWS)
+        wait_for(lambda: running.report().arrived == 3 * ROWS)
         # What the controller learns from is the plan that was carried out.
         assert [sample.keep for sample in running.samples] == pytest.approx([0.1] * len(running.samples))
         assert all(sample.flows.thinned for sample in running.samples)
@@ -373,17 +375,17 @@ def test_a_pinned_plan_is_renewed_and_told_as_it_is(spark: SparkSession, folder:
 def test_a_control_file_that_is_removed_ends_the_drops_and_that_is_what_is_learned(
     spark: SparkSession, folder: Path
 ) -> None:
-    running = start(spark, simple(), folder, pinned=[ss.Drop("s->f", 0.1)])
+    running = start(spark, simple(), folder, pin=[ss.Drop("s->f", 0.1)])
     with running:
         running.process_all_available()
-        wait_for(lambda: running.report().arrived.get("s") == 3 * ROWS)
+        wait_for(lambda: running.report().arrived == 3 * ROWS)
         Path(running.control_path.removeprefix("file:")).unlink()
         put_rows(folder / "in", 3 * ROWS, ROWS)  # the batch after which the file is looked at
-        wait_for(lambda: running.report().arrived["s"] == 4 * ROWS)
+        wait_for(lambda: running.report().arrived == 4 * ROWS)
         seen = len(running.samples)
         rows = len(running.rows("o"))
         put_rows(folder / "in", 4 * ROWS, ROWS)
-        wait_for(lambda: running.report().arrived["s"] == 5 * ROWS)
+        wait_for(lambda: running.report().arrived == 5 * ROWS)
         assert len(running.rows("o")) == rows + ROWS
         assert [(sample.keep, sample.flows.thinned) for sample in list(running.samples)[seen:]] == [(1.0, False)]
         assert "by hand" in running.plan.reason
@@ -409,14 +411,14 @@ def test_batches_without_data_are_counted_as_such(spark: SparkSession, folder: P
     with running:
         for batch in range(3, 6):
             running.process_all_available()
-            wait_for(lambda batch=batch: running.report().arrived.get("s", 0) == batch * ROWS)  # type: ignore[misc]
+            wait_for(lambda batch=batch: running.report().arrived == batch * ROWS)  # type: ignore[misc]
             put_rows(folder / "in", batch * ROWS, ROWS)
         running.process_all_available()
-        wait_for(lambda: running.report().arrived["s"] == 6 * ROWS)
-        assert running._books["o"].last_batch > running.report().batches  # there were some
+        wait_for(lambda: running.report().arrived == 6 * ROWS)
+        assert running._ledger.last_batch("o") > running.report().batches  # there were some
     report = running.report()
-    assert report.passed["s->f"] == 6 * ROWS
-    assert report.delivered["o"] == len(running.rows("o"))
+    assert report.by_arc["s->f"].passed == 6 * ROWS
+    assert report.by_output["o"].delivered == len(running.rows("o"))
     assert report.unseen == 0
 
 
@@ -435,9 +437,7 @@ def test_another_network_can_be_started_and_this_one_stopped_in_a_callback(
         free = threading.Event()
         threading.Thread(target=lambda: (running.report(), free.set())).start()
         locked.append(not free.wait(10))
-        others.append(
-            start(spark, simple("b"), folder, checkpoint=str(folder / "b"), trigger={"availableNow": True})
-        )
+        others.append(start(spark, simple("b"), folder, state=str(folder / "b"), trigger={"availableNow": True}))
         running.stop()
 
     running.on_plan(callback)
@@ -459,13 +459,13 @@ def test_plan_changes_are_logged_and_stand_in_the_journal(
 ) -> None:
     request.node.add_marker("complains")  # it says more than usual, but only what was asked for
     caplog.set_level(logging.INFO, "streamshed")
-    running = start(spark, simple(), folder, pinned=[ss.Drop("s->f", 0.25)])
+    running = start(spark, simple(), folder, pin=[ss.Drop("s->f", 0.25)])
     with running:
         running.process_all_available()
-        wait_for(lambda: running.report().arrived.get("s") == 3 * ROWS)
+        wait_for(lambda: running.report().arrived == 3 * ROWS)
         running._diary._journal._next_line = 0.0  # a minute later
         put_rows(folder / "in", 3 * ROWS, ROWS)
-        wait_for(lambda: running.report().arrived["s"] == 4 * ROWS)
+        wait_for(lambda: running.report().arrived == 4 * ROWS)
         running.mode = "off"
         assert running.plan.mode is ss.Mode.OFF
         assert not running.plan.drops
@@ -490,7 +490,7 @@ def test_plan_changes_are_logged_and_stand_in_the_journal(
 def test_a_setting_that_is_none_is_refused(spark: SparkSession, folder: Path) -> None:
     with start(spark, simple(), folder, trigger={"availableNow": True}) as running:
         for name in ("latnecy", "keep", "pinned"):
-            with pytest.raises(AttributeError, match="latency, mode, floor, policy"):
+            with pytest.raises(AttributeError, match="latency, mode, floor, max_shed, budget, policy"):
                 setattr(running, name, 3)
         running.latency = "9 seconds"
         assert running.latency == 9.0
@@ -516,7 +516,7 @@ def test_a_trigger_without_micro_batches_is_refused_before_anything_starts(
         "micro-batches" if "1 sec" in str(trigger) and isinstance(trigger, dict) else "trigger",
     )
     with pytest.raises(ss.InvalidArgument, match=words):
-        start(spark, simple(), folder, trigger=trigger, checkpoint=None)
+        start(spark, simple(), folder, trigger=trigger, state=None)
     assert not (folder / "state").exists()
     assert ours(spark, temporary) == before
 
@@ -527,10 +527,11 @@ def test_utility_is_nothing_when_rows_come_too_late_to_be_of_use(spark: SparkSes
         time.sleep(2.5)
 
     with run_all(spark, simple(), folder, sinks={"o": slow}) as running:
-        assert running.report().percent["o"] == 100.0
+        assert running.report().by_output["o"].percent == 100.0
         assert running.report().latency_last > 2.0
         assert running.utility("o") == 0.0
-        running._books["o"].latency_last = 1.5
+        told = running._ledger.of("o")
+        running._ledger._by_query["o"] = replace(told, latency_last=1.5)
         assert running.utility("o") == pytest.approx(0.5)
 
 
@@ -554,7 +555,7 @@ def test_options_of_a_parse_may_have_quotes_and_backslashes(spark: SparkSession,
         sinks={"o": "memory", "p": "memory"},
         latency="1 hour",
         trigger={"availableNow": True},
-        pinned=[ss.Drop("s->g", 0.999)],
+        pin=[ss.Drop("s->g", 0.999)],
     )
     with running:
         running.await_termination()
@@ -565,10 +566,10 @@ def test_options_of_a_parse_may_have_quotes_and_backslashes(spark: SparkSession,
 def test_columns_may_have_dots_and_backticks_in_their_names(spark: SparkSession) -> None:
     """Of names: what SQL is written with. The stream may call a column what it likes."""
     from streamshed.network.graph import Column, Output, Source, Union
-    from streamshed.spark.layout import Layout
-    from streamshed.spark.network_query import marks_for
-    from streamshed.spark.slots import Slots
-    from streamshed.spark.sql import Parser, Writer
+    from streamshed.spark.network.network_query import marks_for
+    from streamshed.spark.network.query_layout import NetworkLayout
+    from streamshed.spark.network.slots import Slots
+    from streamshed.spark.network.sql import Parser, Writer
 
     columns = (Column("a.b", "LONG"), Column("c`d", "STRING"))
     parse = {"format": "json", "column": "raw.value", "options": {}}
@@ -578,7 +579,7 @@ def test_columns_may_have_dots_and_backticks_in_their_names(spark: SparkSession)
         (Union(name="u", inputs=("s", "t")),),
         (Output(name="o", input="u"),),
     )
-    layout, slots = Layout.of(network).queries[0], Slots.of(network)
+    layout, slots = NetworkLayout.of(network).queries[0], Slots.of(network)
     rows = [('{"a.b": 1, "c`d": "x"}',)]
     spark.createDataFrame(rows, "`raw.value` STRING").createOrReplaceTempView("dots_s")
     spark.createDataFrame([(2, "y")], "`a.b` LONG, `c``d` STRING").createOrReplaceTempView("dots_t")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streamshed.spark.sinks import FileSink, sink_for
+from streamshed.spark.network.sinks import FileSink, sink_for
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ from pyspark.sql import SparkSession
 
 from streamshed.errors import InvalidArgument
 from streamshed.network import Builder, Catalog, Network
-from streamshed.policies.registry import live_policy
+from streamshed.policies.registry import network_policy
 from streamshed.records import Drop
-from streamshed.spark.fused_query import literals
-from streamshed.spark.layout import Layout
-from streamshed.spark.slots import RANGES, WHOLE, Slots
+from streamshed.spark.network.fused_query import literals
+from streamshed.spark.network.query_layout import NetworkLayout
+from streamshed.spark.network.slots import RANGES, WHOLE, Slots
 
 
 def network(parse: str | None = None) -> Network:
@@ -127,7 +127,7 @@ def test_boxes_that_run_twice_cost_twice() -> None:
         .output("p", "w")
         .build()
     )
-    layout = Layout.of(made)
+    layout = NetworkLayout.of(made)
     assert [query.stateful for query in layout.queries] == [False, True]
     catalog = Catalog.of(made)
     assert layout.physical(catalog).costs == {"f": 0.2, "w": 0.2}
@@ -148,7 +148,7 @@ def test_what_parses_is_charged_to_those_who_read_it() -> None:
         .output("p", "b")
         .build()
     )
-    costs = Layout.of(made).parsing(Catalog.of(made)).costs
+    costs = NetworkLayout.of(made).parsing(Catalog.of(made)).costs
     assert costs == pytest.approx({"a": 0.3, "b": 0.3, "u": 0.1})
 
 
@@ -172,9 +172,30 @@ def test_parsing_that_costs_most_moves_random_drops_before_it() -> None:
             .output("p", "cheap", loss=[(100, 1.0), (0, 0.0)])
             .build()
         )
-        layout = Layout.of(made)
+        layout = NetworkLayout.of(made)
         catalog = layout.physical(layout.parsing(Catalog.of(made))).overloaded(0.5)
-        return {drop.at for drop in live_policy("lsrm-random").planner(catalog).decide().drops}
+        return {drop.at for drop in network_policy("lsrm-random").planner(catalog).decide().drops}
 
     assert drops(0.0) == {"m->dear"}
     assert drops(10.0) == {"s->m"}
+
+
+def test_a_drop_found_by_trial_takes_the_same_rows_on_spark(spark: SparkSession) -> None:
+    """abs(x) has no inverse; the values that go lie around 0, and the rest is spared."""
+    made = (
+        Builder("n", capacity=1.0)
+        .source("s", "x DOUBLE", rate=150, values={"x": (-100, 100)})
+        .map("m", "s", {"v": "abs(x)"}, cost=0.01)
+        .output("o", "m", value=("v", [[0, 50, 0.1], [50, 100, 1.0]]))
+        .build()
+    )
+    (drop,) = network_policy("lsrm-semantic").planner(Catalog.of(made)).decide().drops
+    assert drop.where is not None
+    slots = Slots.of(made)
+    numbers = slots.encode([drop])
+    rows = spark.range(-100, 100).selectExpr("CAST(id AS DOUBLE) AS x")
+    passes = slots.passes("s->m", made.schemas["s"], literals(slots, numbers), slots.ranges(numbers, "s->m"))
+    kept = {row.x for row in rows.where(passes).collect()}
+    assert kept == {row.x for row in rows.where(f"NOT ({drop.where})").collect()}
+    assert {float(x) for x in range(-100, 100) if abs(x) >= 43} <= kept
+    assert not any(abs(x) < 38 for x in kept)

@@ -1,6 +1,7 @@
 """The one control loop: Samples in, Plans out. Pure: no clock, no disk, no Spark.
 
-Sample ─► QueryLoad (workload, batch_cost, arrival_rate, overload) ─► Overload ─► arbiter ─► policy ─► Plan
+Sample ─► QueryLoad (workload, batch_cost, arrival_rate) ─► overload: how much fits ─► arbiter ─► policy ─► Plan
+                                                        └► time_budget: how long ─►─────┘
 """
 
 from streamshed.loop.arbiter import Arbiter, Limits, Steps, hopeless
@@ -9,6 +10,7 @@ from streamshed.loop.controller import Controller, Policy
 from streamshed.loop.keep_response import KeepResponse
 from streamshed.loop.overload import OverloadDetector
 from streamshed.loop.query_load import QueryLoad
+from streamshed.loop.time_budget import TimeBudget
 
 __all__ = [
     "AffineCost",
@@ -22,5 +24,6 @@ __all__ = [
     "Policy",
     "QueryLoad",
     "Steps",
+    "TimeBudget",
     "hopeless",
 ]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from streamshed.errors import InvalidArgument
+from streamshed.loop.time_budget import Allowance
 from streamshed.records import Choice, Mode, Overload, Plan
 
 _LEAST = 0.01  # steps up from nothing start here
+_SHORTER, _LONGER = 0.01, 0.05  # changes of a budget that are not worth a new plan, as shares of the bound
+_LESS, _MORE = 1.5, 1.05  # and of the grace, as factors: too little of it would cost rows in vain
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,11 @@ class Limits:
 
     mode: Mode = Mode.ENFORCE
     floor: float = 0.02
-    """Share that is always kept, so that cost and rate can still be estimated."""
+    """Share that plans keep at least, so that cost and rate can still be estimated."""
+    max_shed: float = 1.0
+    """Share that may be shed at most, strictly: below 1 there is no time budget, which cannot know its share."""
+    budget: bool = True
+    """Whether batches are cut when their time is used up."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.floor <= 1.0:
@@ -25,6 +32,22 @@ class Limits:
                 got=self.floor,
                 hint="0.05 always keeps 5 % of the rows",
             )
+        if not 0.0 <= self.max_shed <= 1.0:
+            raise InvalidArgument(
+                "max_shed must be a share between 0 and 1",
+                got=self.max_shed,
+                hint="0.5 drops at most half of the rows, and lets them be late rather than drop more",
+            )
+
+    @property
+    def least(self) -> float:
+        """Share that plans keep at least."""
+        return max(self.floor, 1.0 - self.max_shed)
+
+    @property
+    def timed(self) -> bool:
+        """Whether plans may have a time budget."""
+        return self.budget and self.max_shed == 1.0 and self.mode is Mode.ENFORCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +65,8 @@ class Arbiter:
 
     - Protected rows pass whatever happens, so the others have to give up more (`Overload.keep`).
     - No row is dropped in vain: where dropping cannot bring the bound back, everything is kept.
-    - What is kept never falls below the floor, and rises by bounded steps.
+    - What is kept never falls below the floor or what `max_shed` leaves, and rises by bounded steps.
+    - A plan has a time budget, unless that is turned off, or would be in vain for one of the queries.
     - `off` plans nothing; `dry-run` plans, says so, and drops nothing.
     """
 
@@ -52,29 +76,31 @@ class Arbiter:
 
     def share(self, overload: Overload, current: Plan) -> float:
         """Share of the work to be kept."""
-        highest = min(1.0, self.steps.rise * max(current.share, self.limits.floor, _LEAST))
-        return max(self.limits.floor, min(overload.keep, highest))
+        highest = min(1.0, self.steps.rise * max(current.share, self.limits.least, _LEAST))
+        return max(self.limits.least, min(overload.keep, highest))
 
     def is_near(self, share: float, aimed: float) -> bool:
         """Whether a plan that was made for one share is as good for another."""
         band = self.steps.dead_band
         return band is not None and abs(share - aimed) <= band * aimed
 
-    def keep_all(self, overload: Overload | None, who: str, current: Plan, at: float) -> Plan:
+    def keep_all(self, overload: Overload | None, who: str, at: float, *, learning: bool = False) -> Plan:
         """The plan to keep everything, and why."""
-        reason = "nothing is shed: the next batch fits"
+        reason = "nothing is shed: what arrives fits"
         if self.limits.mode is Mode.OFF:
             reason, overload = "mode is off", None
         elif overload is not None and overload.in_vain:
             reason = f"nothing is shed: {who}{overload.in_vain}"
         elif overload is not None:
             reason = "the policy sheds nothing"
-        return self._settle(Plan(reason=reason, mode=self.limits.mode, at=at, overload=overload), current)
+        elif learning:
+            reason = "nothing is shed: still learning what batches cost"
+        return Plan(reason=reason, mode=self.limits.mode, at=at, overload=overload)
 
-    def judge(self, choice: Choice, overload: Overload, why: str, current: Plan, at: float) -> Plan:
-        """The plan that carries out a policy's choice; `current` itself if it is the same."""
+    def judge(self, choice: Choice, overload: Overload, why: str, at: float) -> Plan:
+        """The plan that carries out a policy's choice."""
         enforced = self.limits.mode is Mode.ENFORCE
-        plan = Plan(
+        return Plan(
             drops=choice.drops if enforced else (),
             wanted=choice.drops,
             share=choice.share,
@@ -83,22 +109,42 @@ class Arbiter:
             at=at,
             overload=overload,
         )
-        return self._settle(plan, current)
 
-    def remark(self, share: float, overload: Overload) -> str:
+    def settle(self, plan: Plan, allowance: Allowance | None, current: Plan, bound: float) -> Plan:
+        """The plan with the time that batches may take, as the next version; `current` if it is the same."""
+        budget, grace = self._timed(allowance, current, bound)
+        same = (plan.mode, plan.wanted, plan.drops, budget, grace) == (
+            current.mode, current.wanted, current.drops, current.budget, current.grace,
+        )  # fmt: skip
+        # To keep everything because it fits and because nothing helps are two plans, or nobody would hear of it.
+        told = bool(plan.wanted) or plan.reason == current.reason or (hopeless(plan) and hopeless(current))
+        if same and told:
+            return current
+        return replace(plan, budget=budget, grace=grace, version=current.version + 1)
+
+    def _timed(self, allowance: Allowance | None, current: Plan, bound: float) -> tuple[float | None, int]:
+        """Budget and grace: those in force if they are about the same."""
+        if allowance is None or not self.limits.timed:
+            return None, 0
+        budget, grace, _ = allowance
+        if current.budget is None:
+            return budget, grace
+        longer = (budget - current.budget) / bound
+        # A little longer is not worth a plan; for a little too long the margin of the bound makes up.
+        near = -_SHORTER <= longer <= _LONGER and current.grace / _LESS <= grace <= current.grace * _MORE
+        return (current.budget, current.grace) if near else (budget, grace)
+
+    def remark(self, share: float, overload: Overload, current: Plan) -> str:
         """What a person should know of a share that is not what fits."""
         if share <= self.limits.floor and overload.share < self.limits.floor:
             return f"; even the floor of {self.limits.floor:.0%} is more than fits"
+        if share <= self.limits.least and overload.share < self.limits.least:
+            return f"; no more than {self.limits.max_shed:.0%} may be shed, so rows will be late"
+        if current.wanted and share < overload.keep - 0.02:
+            return f"; recovering from {current.share:.2g}, at most {self.steps.rise:g} times a step"
         if overload.share < overload.untouched - 0.02:
             return f"; protected rows alone ({overload.untouched:.0%}) are more than fits"
         return ""
-
-    def _settle(self, plan: Plan, current: Plan) -> Plan:
-        same = (plan.mode, plan.wanted, plan.drops) == (current.mode, current.wanted, current.drops)
-        # To keep everything because it fits and because nothing helps are two plans, or nobody would hear of it.
-        if same and hopeless(plan) == hopeless(current):
-            return current
-        return replace(plan, version=current.version + 1)
 
 
 def hopeless(plan: Plan) -> bool:

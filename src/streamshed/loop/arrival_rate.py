@@ -1,31 +1,32 @@
-"""How fast rows arrive: steady against sources that deliver in lumps, quick to believe a burst."""
+"""How fast rows arrive: steady against sources that deliver in lumps, and not slow to follow a change."""
 
 from __future__ import annotations
 
 from collections import deque
-
-_BURST = 2.2  # above this many times the steady rate, one interval alone is believed
+from statistics import median
 
 
 class ArrivalRate:
-    """Rows per second over the last `window` seconds, or of the last intervals if they are a burst.
+    """Rows per second: the median of the mean over the last `window` seconds and of the last two intervals.
 
-    Many sources deliver in lumps (a file every second, a poll of a partition), so one interval may
-    hold one lump more than its length says: up to twice the true rate. More than that is a burst.
-    A lump too many here is one too few next door, so what the last two intervals both had is believed
-    as well: a burst is not averaged with the calm before it until that has left the window.
+    Many sources deliver in lumps (a file every second, a poll of a partition), so one interval may hold one lump
+    more than its length says: a lump too many here is one too few next door, and the mean is right. But what the
+    last two intervals both had, more or less than the mean, is believed: a change is not averaged with what was
+    before it.
 
     >>> rate = ArrivalRate(window=2.0)
-    >>> for rows in (100, 200, 100, 100):    # lumps of 100 a second, in intervals of a second
+    >>> for rows in (100, 200, 0, 100):      # lumps of 100 a second, in intervals of a second
     ...     rate.observe(rows, gap=1.0)
     >>> rate.value
-    100.0
-    >>> rate.observe(1000, gap=1.0)
-    >>> rate.value
-    1000.0
-    >>> rate.observe(800, gap=1.0)
+    50.0
+    >>> for rows in (1000, 800):
+    ...     rate.observe(rows, gap=1.0)
     >>> rate.value
     900.0
+    >>> for rows in (100, 120):
+    ...     rate.observe(rows, gap=1.0)
+    >>> rate.value
+    110.0
     """
 
     def __init__(self, window: float) -> None:
@@ -39,14 +40,9 @@ class ArrivalRate:
         if seconds <= 0:
             return 0.0
         steady = sum(rows for rows, _ in self._seen) / seconds
-        if len(self._seen) == 1:
+        if len(self._seen) < 2:
             return steady
-        *earlier, (rows, gap) = self._seen
-        last = rows / gap
-        if last > _BURST * sum(rows for rows, _ in earlier) / sum(gap for _, gap in earlier):
-            return last
-        before = earlier[-1][0] / earlier[-1][1]
-        return max(steady, min(last, before))
+        return median((steady, *(rows / gap for rows, gap in list(self._seen)[-2:])))
 
     def observe(self, rows: float, gap: float) -> None:
         if gap <= 0:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from itertools import combinations
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,11 @@ _COLD_BATCHES = 4
 _COLD_FORGETTING = 0.3
 _OFF = 1.5  # a duration this many times off its prediction is odd
 _CORRECTION = 0.35  # share of the last batch's deviation that is taken over at once
+_RIDGE = 5e-3
+_CUT = 0.5  # weight of such an interval
+_FIXED = 0.3  # share of an interval that was cut which is no rows', at most
+_FADING = 1.005  # what the shortest interval was is forgotten so fast
+_ODD = 0.05  # the same for an odd batch: it may have stood still
 
 
 class CostModel(Protocol):
@@ -27,8 +33,14 @@ class CostModel(Protocol):
     def spread(self) -> float:
         """How far durations usually are from the prediction, as a share of it."""
 
-    def observe(self, duration: float, arrived: float, kept: float) -> None:
-        """An interval took `duration` seconds for `arrived` rows, of which `kept` were processed."""
+    def observe(
+        self, duration: float, arrived: float, kept: float, *, cut: bool = False, tail: float = 0.0
+    ) -> None:
+        """An interval took `duration` seconds for `arrived` rows, of which `kept` were processed.
+
+        `cut`: it took as long as it was let, and kept what it could; not the other way round. `tail` of its
+        seconds came after the last row.
+        """
 
     def predict(self, arrived: float, kept: float) -> float:
         """Seconds that an interval with these rows will take."""
@@ -36,8 +48,49 @@ class CostModel(Protocol):
     def fitting(self, arrived: float, allowed: float) -> float:
         """Rows out of `arrived` that can be kept if the interval may take `allowed` seconds."""
 
-    def rows_behind(self, duration: float, keep: float) -> float:
-        """Rows that must have arrived for an interval to last `duration` at this keep fraction."""
+    def remember(self) -> dict[str, Any]:
+        """What was learned, as JSON-able data."""
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        """Go on with it; raises ValueError, KeyError or TypeError if it is nothing of the kind."""
+
+
+class FrozenCost:
+    """What another model says. Predictions must not be learned from as if they had happened."""
+
+    def __init__(self, model: CostModel) -> None:
+        self._model = model
+        self.most_fixed = math.inf
+        """What an interval costs whatever is in it, at most, whatever the model says."""
+
+    @property
+    def ready(self) -> bool:
+        return self._model.ready
+
+    @property
+    def spread(self) -> float:
+        return self._model.spread
+
+    @property
+    def _less(self) -> float:
+        return max(0.0, self._model.predict(0.0, 0.0) - self.most_fixed)
+
+    def observe(
+        self, duration: float, arrived: float, kept: float, *, cut: bool = False, tail: float = 0.0
+    ) -> None:
+        """Nothing is learned."""
+
+    def predict(self, arrived: float, kept: float) -> float:
+        return self._model.predict(arrived, kept) - self._less
+
+    def fitting(self, arrived: float, allowed: float) -> float:
+        return self._model.fitting(arrived, allowed + self._less)
+
+    def remember(self) -> dict[str, Any]:
+        return self._model.remember()
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        """Nothing is learned."""
 
 
 class MeanCost:
@@ -71,7 +124,9 @@ class MeanCost:
     def spread(self) -> float:
         return 0.0
 
-    def observe(self, duration: float, arrived: float, kept: float) -> None:
+    def observe(
+        self, duration: float, arrived: float, kept: float, *, cut: bool = False, tail: float = 0.0
+    ) -> None:
         if kept > 0 and duration > 0:
             self._costs.append(duration / kept)
 
@@ -81,9 +136,14 @@ class MeanCost:
     def fitting(self, arrived: float, allowed: float) -> float:
         return arrived if self.cost == 0 else min(arrived, max(0.0, allowed) / self.cost)
 
-    def rows_behind(self, duration: float, keep: float) -> float:
-        cost = self.cost * keep
-        return 0.0 if cost == 0 else duration / cost
+    def remember(self) -> dict[str, Any]:
+        return {"costs": list(self._costs)}
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        costs = np.array(learned["costs"], dtype=np.float64)
+        if not (np.isfinite(costs).all() and (costs > 0).all()):
+            raise ValueError("no costs")
+        self._costs.extend(costs.tolist())
 
 
 class AffineCost:
@@ -115,7 +175,7 @@ class AffineCost:
     >>> for rows in (1000, 4000, 2000, 8000, 6000, 1000, 5000):
     ...     model.observe(duration=0.2 + 100e-6 * rows, arrived=rows, kept=rows)
     >>> f"{model.fixed:.2f} s + {(model.per_kept + model.per_arrived) * 1e6:.0f} µs a row"
-    '0.20 s + 100 µs a row'
+    '0.21 s + 96 µs a row'
     """
 
     def __init__(self, forgetting: float = 0.9, drop_share: float = 0.1, warm_up: int = 2) -> None:
@@ -129,6 +189,7 @@ class AffineCost:
         self._correction = 1.0
         self._last_off = 0
         self._spread = 0.1
+        self._shortest = self._assumed = math.inf
 
     @property
     def spread(self) -> float:
@@ -151,13 +212,21 @@ class AffineCost:
 
     @property
     def ready(self) -> bool:
-        return self._seen >= self._warm_up and self.per_kept + self.per_arrived > 0
+        return self._seen >= self._warm_up
 
-    def observe(self, duration: float, arrived: float, kept: float) -> None:
+    def observe(
+        self, duration: float, arrived: float, kept: float, *, cut: bool = False, tail: float = 0.0
+    ) -> None:
         if arrived <= 0 or duration <= 0:
             return
         weight = self._judge(duration, arrived, kept) if self.ready else 1.0
         self._seen += 1
+        if cut:
+            # Such intervals are of one length, whatever they kept: a fit would take that for a fixed cost.
+            self._assumed = min(self._assumed, tail + _FIXED * (duration - tail))
+            weight *= _CUT
+        else:
+            self._shortest = min(duration, _FADING * self._shortest)
         forgetting = _COLD_FORGETTING if self._seen <= _COLD_BATCHES else self._forgetting
         row = np.array([1.0, kept, arrived])
         self._normal = forgetting * self._normal + weight * np.outer(row, row)
@@ -170,10 +239,10 @@ class AffineCost:
         expected = max(c0 + c1 * kept + c2 * arrived, 1e-9)
         ratio = min(4.0, max(0.25, duration / expected))
         self._spread += 0.15 * (min(0.5, abs(math.log(ratio / self._correction))) - self._spread)
-        self._correction *= (ratio / self._correction) ** _CORRECTION
         off = (ratio > _OFF) - (ratio < 1.0 / _OFF)
         odd = off != 0 and off != self._last_off
         self._last_off = off
+        self._correction *= (ratio / self._correction) ** (_ODD if odd else _CORRECTION)
         return 0.2 if odd else 1.0
 
     def predict(self, arrived: float, kept: float) -> float:
@@ -187,9 +256,27 @@ class AffineCost:
             return arrived
         return min(arrived, spare / self.per_kept)
 
-    def rows_behind(self, duration: float, keep: float) -> float:
-        cost = self.per_kept * keep + self.per_arrived
-        return 0.0 if cost <= 0 else max(0.0, duration - self.fixed) / cost
+    def remember(self) -> dict[str, Any]:
+        return {
+            "seen": self._seen,
+            "normal": self._normal.tolist(),
+            "moment": self._moment.tolist(),
+            "correction": self._correction,
+            "spread": self._spread,
+            "shortest": self._shortest if math.isfinite(self._shortest) else None,
+        }
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        normal = np.array(learned["normal"], dtype=np.float64)
+        moment = np.array(learned["moment"], dtype=np.float64)
+        correction, spread = float(learned["correction"]), float(learned["spread"])
+        shortest = math.inf if learned["shortest"] is None else float(learned["shortest"])
+        numbers = [*normal.ravel(), *moment, correction, spread, 0.0 if shortest == math.inf else shortest]
+        if normal.shape != (3, 3) or moment.shape != (3,) or not np.isfinite(numbers).all() or correction <= 0:
+            raise ValueError("no cost model")
+        self._seen, self._normal, self._moment = int(learned["seen"]), normal, moment
+        self._correction, self._spread, self._shortest = correction, spread, shortest
+        self._coefficients = self._solve()
 
     def _solve(self) -> tuple[float, float, float]:
         normal, moment = self._normal.copy(), self._moment
@@ -199,11 +286,26 @@ class AffineCost:
         share = self._drop_share / (1.0 - self._drop_share)
         direction = np.array([0.0, -share, 1.0])
         normal += 1e-2 * rows_squared * np.outer(direction, direction)
-        # And a trace of ridge on the fixed cost, for batches that are all of one size.
-        normal[0, 0] *= 1.0 + 1e-3
+        # And a trace of ridge on the rows, for batches that are all of one size: calm ones, which follow each
+        # other at once, would have rows cost as much time as they take to arrive, and every calm job be at its
+        # limit.
+        normal[1:, 1:] += _RIDGE * self._normal[1:, 1:]
+        best = self._least_squares(normal, moment)
+        most = self._shortest if math.isfinite(self._shortest) else self._assumed
+        if best is not None and best[0] > most:
+            # No interval costs less than what each costs in any case.
+            rows = self._least_squares(normal, moment - normal[0] * most, fixed=False)
+            best = None if rows is None else (most, rows[1], rows[2])
+        return self._coefficients if best is None else best
+
+    @staticmethod
+    def _least_squares(
+        normal: NDArray[np.float64], moment: NDArray[np.float64], *, fixed: bool = True
+    ) -> tuple[float, float, float] | None:
+        """The non-negative coefficients with the least squared error; without a fixed cost if that is known."""
         best: tuple[float, tuple[float, float, float]] | None = None
         for size in (3, 2, 1):
-            for active in combinations(range(3), size):
+            for active in combinations(range(0 if fixed else 1, 3), size):
                 picked = list(active)
                 block = normal[np.ix_(picked, picked)]
                 scale = np.sqrt(np.diag(block))
@@ -223,4 +325,4 @@ class AffineCost:
                 candidate = (float(full[0]), float(full[1]), float(full[2]))
                 if best is None or loss < best[0]:
                     best = (loss, candidate)
-        return self._coefficients if best is None else best[1]
+        return None if best is None else best[1]

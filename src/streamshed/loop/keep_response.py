@@ -25,9 +25,11 @@ class KeepResponse:
 
     def learn(self, sample: Sample) -> None:
         """See what a drop kept. Drops of next to nothing tell next to nothing."""
-        if sample.finished and sample.arrived > 0 and sample.keep < 0.99:
-            seen = (sample.kept / sample.arrived - sample.keep) / (1.0 - sample.keep)
-            trust = min(1.0, 2.0 * (1.0 - sample.keep))
+        offered, passed = sample.arrived - sample.expired, sample.kept + sample.cut
+        if sample.finished and offered > 0 and passed > 0 and sample.keep < 0.99:
+            # What was cut had passed the drop; as far as that can be told of a network.
+            seen = (passed / offered - sample.keep) / (1.0 - sample.keep)
+            trust = min(1.0, 2.0 * (1.0 - sample.keep)) * sample.kept / passed
             self.untouched += 0.5 * trust * (min(0.98, max(-0.5, seen)) - self.untouched)
 
     def share(self, keep: float) -> float:

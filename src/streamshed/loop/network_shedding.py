@@ -11,12 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from streamshed.network.catalog import Catalog
+from streamshed.network.graph import ends
 from streamshed.policies.contract import Decision, NetworkPolicy
+from streamshed.policies.fair_network import FairPlanner
 from streamshed.policies.latency import LatencyPlanner
+from streamshed.quality.recent_information import RecentInformation
+from streamshed.quality.sic import information
 from streamshed.records import Choice, Flows, Sample
 
 _FORGET = 0.8  # weight of what was counted before against what the newest batch counted
 _ENOUGH = 100  # rows that must have entered a box before its selectivity is believed
+_SILENT = 5.0  # a query is silent after so many times the length of its last batch and of the wait before it
 _LEAST = 1e-6  # share that a planner is asked for when nothing fits
 
 
@@ -50,9 +55,13 @@ class NetworkShedding:
         self._nominal = nominal
         self._outputs = outputs or {}
         self._rates: dict[str, dict[str, Rate]] = {name: {} for name in catalog.rates}
-        self._queued: Mapping[str, int] = {}
+        self._queued: dict[str, Mapping[str, float]] = {}
+        self._heard: dict[str, tuple[float, float]] = {}
+        """Of each query, when it last had rows in a batch, and how long that took with the wait before it."""
+        self._now = 0.0
         self._flows: dict[str, tuple[float, float]] = {}
         self._latencies: dict[str, dict[str, float]] = {}
+        self._information = RecentInformation()
         self.use(policy, catalog)
 
     def use(self, policy: NetworkPolicy, catalog: Catalog) -> None:
@@ -99,19 +108,74 @@ class NetworkShedding:
         """Of each output, the latency of its last batch."""
         return {output: each for latencies in self._latencies.values() for output, each in latencies.items()}
 
+    @property
+    def sic(self) -> dict[str, float]:
+        """Of each output, over the last source time window; those that no row was on its way to are left out."""
+        return self._information.sic(self._now)
+
+    @property
+    def sic_too_late(self) -> float | None:
+        """The longest delay of an output, if the source time window is not longer: its SIC says little then."""
+        longest = max(self.latencies.values(), default=0.0)
+        return longest if longest >= self._information.seconds else None
+
+    @property
+    def queues(self) -> dict[str, float]:
+        """Rows that wait in front of arcs, where that is known."""
+        found: dict[str, float] = {}
+        for queued in self._queued.values():
+            for name, rows in queued.items():
+                found[name] = max(found.get(name, 0), rows)
+        return found
+
+    @property
+    def inactive(self) -> frozenset[str]:
+        """Outputs that no row is on its way to: drops above them would save nothing now, and hurt later."""
+        network = self.catalog.network
+        idle = {
+            source
+            for source, seen in self._rates.items()
+            if seen and not any(rate.value > 0 for rate in seen.values())
+        }
+        found = {
+            output.name
+            for output in network.outputs
+            if all(source.name in idle for source in network.above(output.name)[0])
+        }
+        for query, (at, pace) in self._heard.items():
+            if self._now - at > _SILENT * pace:
+                found.update(self._outputs.get(query, ()))
+        return frozenset() if len(found) == len(network.outputs) else frozenset(found)
+
+    def _held_back(self, sample: Sample) -> Mapping[str, float]:
+        """What a query's source holds back waits in front of all of its arcs; with several, nobody knows whose."""
+        arrived = sample.flows.arrived if sample.flows is not None else {}
+        if sample.backlog <= 0 or len(arrived) != 1:
+            return {}
+        return dict.fromkeys(self.catalog.network.arcs_out_of(next(iter(arrived))), sample.backlog)
+
     def learn(self, sample: Sample) -> None:
+        pace = self._heard.get(sample.query, (0.0, 0.0))[1]
+        self._heard[sample.query] = (sample.at, sample.gap + sample.duration if sample.finished else pace)
+        self._now = max(self._now, sample.at)
         if not sample.finished:
             return
         flows = sample.flows or Flows()
         everything = [output.name for output in self.catalog.network.outputs]
         alike = dict.fromkeys(self._outputs.get(sample.query, everything), sample.latency)
         self._latencies[sample.query] = dict(flows.latencies) if self._nominal else alike
-        self._queued = flows.queued
+        self._queued[sample.query] = flows.queued or self._held_back(sample)
         for source, rows in flows.arrived.items():
             seen = self._rates[source]
             if sample.query not in seen:
                 seen[sample.query] = self._rate()
             seen[sample.query].observe(rows, sample.gap)
+        if flows.passed:
+            came = {**flows.left, **flows.arrived}
+            passed = {on: (max(came.get(ends(on)[0], 0), rows), rows) for on, rows in flows.passed.items()}
+            for output in self._outputs.get(sample.query, everything):
+                brought = information(self.catalog.network, output, flows.arrived, passed)
+                self._information.add(output, sample.at, brought)
         if flows.thinned:
             return  # drops by value change what filters see; what passes then says little of the whole
         for box, rows in flows.left.items():
@@ -137,5 +201,10 @@ class NetworkShedding:
             factor = 1.0
         scaled = {name: rate * factor for name, rate in rates.items()}
         if isinstance(self._planner, LatencyPlanner):
-            return self._planner.decide(scaled, latencies=self.latencies, queues=self._queued or None)
+            # The queues on the scale of the rates; a simulated node knows its capacity, and has no other scale.
+            queues = {name: rows if self._nominal else rows * factor for name, rows in self.queues.items()}
+            inactive = () if self._nominal else self.inactive
+            return self._planner.decide(scaled, latencies=self.latencies, queues=queues or None, inactive=inactive)
+        if isinstance(self._planner, FairPlanner):
+            return self._planner.decide(scaled, sic=self.sic)
         return self._planner.decide(scaled)

@@ -1,49 +1,65 @@
-"""The overload detector: will the next interval break the bound, and how much of it fits?"""
+"""The overload detector: is what arrives lastingly more than fits, and how much of it does?"""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from streamshed.loop.arrival_rate import ArrivalRate
 from streamshed.loop.batch_cost import CostModel
 from streamshed.loop.keep_response import KeepResponse
 from streamshed.records import Overload, Sample
 
-_REMEMBERED = 20  # intervals whose durations are compared with the fixed cost
-_STEADY = 1.3  # two intervals in a row that differ by less do not grow
-_LONGER = 1.5  # an interval that took so many times the fixed cost has rows that cost
+MARGIN = 0.04
+"""Share of the bound that nobody plans with: reports, clocks, and reading rows that are dropped take time."""
+_CATCH_UP = 2.0  # bounds in which what a source holds back is to be worked off
+_SMOOTH = 0.3  # share of the way to a new answer that one interval goes
+_PROVEN = 0.9  # of what the last interval kept in its time
+_SHORT = 0.6  # of the allowed length: it had time to spare
+_GAIN = 0.25  # how much of that it is given, as an exponent; a plan comes two intervals late, and more would swing
+_GROW = 2.0  # times as many rows for an interval that had time to spare, at most
+_FALLEN = 0.5  # of the rate before: then the last interval alone is believed
+_JUMP = 1.5  # an answer so many times another is believed at once
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When shedding starts and ends, as shares of the duration that the bound allows."""
+    """When thinning starts and ends, as shares of the length that the bound allows an interval."""
 
-    enter: float = 0.95
-    """Start when the next interval, all kept, is predicted to take more than this."""
-    leave: float = 0.80
-    """End when it is predicted to take less than this …"""
+    enter: float = 0.97
+    """Start when intervals of that length, all kept, are predicted to take more than this …"""
+    long: float = 0.9
+    """… and intervals were cut, or longer than this …"""
+    confirm: int = 3
+    """… so many times in a row."""
+    growing: float = 1.3
+    """Without a budget, one that is longer than this is enough."""
+    leave: float = 0.85
+    """End when they are predicted to take less than this …"""
     dwell: int = 2
-    """… in so many samples in a row."""
+    """… so many times in a row."""
+
+
+def longest(latency: float, interval: float) -> float:
+    """How long intervals may be, one after the other, so that no row is later than the bound.
+
+    A row waits for the interval in front of it, or for the trigger, and then for its own.
+    """
+    usable = (1.0 - MARGIN) * latency
+    return min(usable / 2.0, usable - interval)
 
 
 class OverloadDetector:
-    """Compares what the next interval will cost with what the bound allows it.
+    """Tells a lasting overload from a burst, a pause and a slow interval, which the time budget sees to.
 
-    A row waits for the interval in front of it and then for its own, so a bound B on its end-to-end
-    latency allows each interval B/2, less a margin; after a wait that was already longer, it allows
-    only the rest. What the next interval will bring is the arrival rate times the time until it
-    starts (and what the source holds back). What it costs, the cost model says.
-
-    An interval that is still running has told nothing yet, but how long it has been running tells
-    how many rows it must have (`CostModel.rows_behind`), and so how fast they arrived. That is how a
-    burst is met by the very next interval instead of the one after it.
-
-    Entering needs one look, leaving needs `dwell` in a row below a lower threshold, so that a load
-    near the limit does not switch shedding on and off (DISSP 5.2; LSRM 4.1 for returning load).
-
-    Not every overload is one that dropping ends. Where the trigger interval or the fixed cost of an interval
-    leaves nothing of the bound, and where a query only drains what was there, the answer says so (`in_vain`).
+    What arrives is what was counted: rows over the time in which they came, and what the source says it holds
+    back. It is too much if intervals of the length L that the bound allows, each with what arrives in the time
+    of one, would take longer than L. That is a prediction. It counts only if facts say the same: intervals that
+    were cut, or about as long as L, several in a row (DISSP 5.4: no isolated large batch is the beginning of an
+    overload). What fits then has no safety margin. If it was too much after all, the budget cuts the rest and
+    the next answer is lower.
     """
 
     def __init__(
@@ -52,175 +68,97 @@ class OverloadDetector:
         latency: float,
         *,
         response: KeepResponse | None = None,
-        margin: float = 0.08,
         thresholds: Thresholds | None = None,
     ) -> None:
         self.latency = latency
+        self.shedding = False
         self._cost = cost
         self._response = response or KeepResponse()
-        self._margin = margin
         self._thresholds = thresholds or Thresholds()
-        self._arrivals = ArrivalRate(window=latency / 2.0)
-        self._implied = 0.0
+        self._arrivals = ArrivalRate(window=latency)
+        self._last = math.inf
         self._backlog = 0.0
-        self._last_start: float | None = None
-        self._last_duration = 0.0
-        self._durations: deque[float] = deque(maxlen=_REMEMBERED)
-        self._fixed = 0.0
-        self._calm = 0
-        self._shedding = False
+        self._confirmed = 0
+        self._share = 1.0
 
     @property
-    def shedding(self) -> bool:
-        return self._shedding
+    def rate(self) -> float:
+        """Arrivals, rows a second. Too few is a mistake that the budget makes up for, too many is not."""
+        return self._last if self._last < _FALLEN * self._arrivals.value else self._arrivals.value
 
-    def observe(self, sample: Sample, *, enforced: bool = True) -> Overload | None:
-        """Take a sample in; answer how much fits if there is an overload.
-
-        If nothing is dropped whatever the answer (`enforced=False`), rows pile up and intervals grow as they would
-        not otherwise. The answer is then for intervals of the length that plans aim at, one after the other.
-        """
-        if sample.finished:
-            self._learn(sample)
-            # What is planned now is for the interval behind the running one, unless none is running yet.
-            running = self._next_duration(sample) if sample.next_started else sample.duration
-        else:
-            running = self._look_at_running(sample)
-        overload = self._weigh(sample, running, enforced) if self._cost.ready else self._blind(sample)
-        in_vain = self._why_in_vain(sample)
-        if overload is None and in_vain and not sample.draining:
-            # Whatever rows there are, and whether or not their cost is known: the bound cannot be kept.
-            allowed = self._allowed(sample.interval)
-            return Overload(0.0, 0.0, self._arrivals.value, self._fixed, allowed, in_vain)
-        return overload if overload is None else replace(overload, in_vain=in_vain)
-
-    def _weigh(self, sample: Sample, running: float, enforced: bool) -> Overload | None:
-        backlog, wait_in_source = self._backlog, self._wait_in_source()
-        if not enforced:
-            running = min(running, self._aim(self._usable / 2.0))
-            backlog = wait_in_source = 0.0
-        wait = max(sample.interval, running) + wait_in_source
-        rate = max(self._arrivals.value, self._implied)
-        arriving = rate * max(sample.interval, running) + backlog
-        allowed = self._allowed(wait)
-        predicted = self._cost.predict(arriving, arriving)
-        if not self._overloaded(predicted, allowed, sample):
-            return None
-        return Overload(
-            arriving=arriving,
-            fitting=self._cost.fitting(arriving, self._aim(allowed)),
-            rate=rate,
-            predicted=predicted,
-            allowed=allowed,
-        )
-
-    def _why_in_vain(self, sample: Sample) -> str:
-        """Why dropping every row would not bring the bound back; empty if it would."""
-        if sample.draining:
-            return "the query ends when it has read what was there (availableNow), so there is no bound to keep"
-        most = self._allowed(sample.interval)
-        self._fixed = self._fixed_too_long(most)
-        if most > 0 and self._fixed == 0:
-            return ""
-        bound = f"the bound of {self.latency:.1f} s; dropping rows cannot help"
-        if sample.interval > self.latency:
-            return f"the trigger interval of {sample.interval:.1f} s alone is longer than {bound}"
-        if self._fixed == 0:
-            return f"the trigger interval of {sample.interval:.1f} s leaves no time of {bound}"
-        before = "the one before" if self._fixed > sample.interval else f"its trigger ({sample.interval:.1f} s)"
-        return (
-            f"a batch takes {self._fixed:.1f} s whatever is in it, and its rows wait for {before}, which leaves "
-            f"no time of {bound}"
-        )
-
-    def _fixed_too_long(self, most: float) -> float:
-        """The fixed cost if it is more than an interval may take, else 0.
-
-        An interval that took less shows that the fixed cost is less, whatever the model makes of the others.
-        Intervals all of one size do not tell it from the cost of rows; what was known before them then lasts until
-        one is far longer or shorter.
-        """
-        shortest = min(self._durations, default=0.0)
-        short = shortest <= self._thresholds.leave * most
-        if self._fixed > 0 and not short and self._durations[-1] < _LONGER * self._fixed:
-            return self._fixed
-        # In an overload they grow, and a fit to growing ones takes a cold start for a fixed cost.
-        before, last = (0.0, 0.0, *self._durations)[-2:]
-        if not max(before, last) < _STEADY * min(before, last):
-            return 0.0
-        fixed = min(self._cost.predict(0.0, 0.0), shortest)
-        return fixed if fixed > self._thresholds.enter * most else 0.0
-
-    def _learn(self, sample: Sample) -> None:
-        if sample.arrived > 0:
-            self._cost.observe(sample.duration, sample.arrived, sample.kept)
-            self._durations.append(sample.duration)
-        self._arrivals.observe(sample.arrived, sample.gap)
-        # Counted rows replace what was read off a running interval.
-        self._implied = 0.0
+    def observe(self, sample: Sample, *, budget: float | None = None) -> Overload | None:
+        """Take a finished interval in, which had this budget; answer how much fits if an overload lasts."""
+        arrived = sample.arrived + (sample.backlog - self._backlog if sample.gap > 0 else 0.0)
+        self._arrivals.observe(max(0.0, arrived), sample.gap)
+        if sample.gap > 0:
+            self._last = max(0.0, arrived) / sample.gap
         self._backlog = sample.backlog
-        self._last_start = sample.started
-
-    def _next_duration(self, sample: Sample) -> float:
-        """Duration of the interval that started as this sample's ended."""
-        arriving = self._arrivals.value * max(sample.interval, sample.duration)
-        return self._cost.predict(arriving, arriving * self._response.share(sample.keep_next))
-
-    def _look_at_running(self, sample: Sample) -> float:
-        gap = sample.started - self._last_start if self._last_start is not None else 0.0
-        if gap > 0 and self._cost.ready:
-            self._implied = self._cost.rows_behind(sample.duration, self._response.share(sample.keep)) / gap
-        return sample.duration
-
-    def _wait_in_source(self) -> float:
-        return self._backlog / self._arrivals.value if self._arrivals.value > 0 else 0.0
-
-    @property
-    def _usable(self) -> float:
-        return self.latency * (1.0 - self._margin)
-
-    def _allowed(self, wait: float) -> float:
-        return max(0.0, min(self._usable / 2.0, self._usable - wait))
-
-    def _aim(self, allowed: float) -> float:
-        """Lower where durations scatter: a mean absolute deviation of headroom, and a half."""
-        return allowed / (1.0 + 1.5 * self._cost.spread)
-
-    def _overloaded(self, predicted: float, allowed: float, sample: Sample) -> bool:
-        limit = self._thresholds.leave if self._shedding else self._thresholds.enter
-        over = predicted > limit * allowed
-        if over:
-            self._calm = 0
-            self._shedding = True
-        elif sample.finished:
-            self._calm += 1
-            if self._calm >= self._thresholds.dwell:
-                self._shedding = False
-        return self._shedding
-
-    def _blind(self, sample: Sample) -> Overload | None:
-        """The cost of a row is not known yet: keep all, unless what waits alone breaks the bound.
-
-        A running batch tells more than nothing. Taking all of the last one's duration for fixed cost,
-        which is the most it can be, the rest of this one's is owed to rows that came in over the gap
-        before it. The rows now waiting came in over its length, and will cost in proportion.
-        """
-        allowed = self._allowed(0.0)
-        rate = self._arrivals.value
-        if sample.finished:
-            self._last_duration = sample.duration
-            if self._wait_in_source() <= self.latency:
-                return None
-            return Overload(self._backlog, rate * self.latency, rate, float("inf"), allowed)
-        if self._last_start is None:
+        if not self._cost.ready or self.rate <= 0:
             return None
-        gap = max(sample.started - self._last_start, 0.1)
-        owed = max(0.0, sample.duration - self._last_duration) * sample.duration / gap
-        predicted = self._last_duration + owed
-        if predicted <= self._thresholds.enter * allowed or owed <= 0:
+        found = self.outlook(sample)
+        if found is None or found.allowed <= 0:
+            self.shedding = False
             return None
-        if self._last_duration > self._thresholds.enter * allowed and owed < self._last_duration:
-            return None  # so far it is no rows that break the bound, and dropping them would help little
-        spare = max(0.0, self._allowed(sample.duration) - self._last_duration)
-        # In units of what waits: how many rows that is, nobody has counted.
-        return Overload(1.0, min(1.0, spare / owed), rate, predicted, allowed)
+        self._decide(sample, found, budget)
+        if not self.shedding:
+            self._share = 1.0
+            return None
+        share = max(found.share, min(1.0, self._proven(sample, found)))
+        if self._share < 1.0 and 1 / _JUMP < share / max(self._share, 1e-9) < _JUMP:
+            share = self._share * math.exp(_SMOOTH * math.log(share / self._share))
+        self._share = share
+        return Overload(
+            found.arriving,
+            share * found.arriving,
+            found.rate,
+            found.predicted,
+            found.allowed,
+            untouched=self._response.untouched,
+        )
+
+    def _proven(self, sample: Sample, found: Overload) -> float:
+        """The share that fits by what the last interval did: costs that are only estimated cannot say less."""
+        if sample.cut == 0 and sample.duration < _SHORT * found.allowed:
+            # It had time to spare, of which what it costs in any case is no small part.
+            return (
+                sample.kept / max(1, sample.arrived) * min(_GROW, math.pow(found.allowed / sample.duration, _GAIN))
+            )
+        return _PROVEN * sample.kept / (sample.duration * found.rate)
+
+    def outlook(self, sample: Sample) -> Overload:
+        """What intervals of the allowed length would have in them, take, and could keep, overload or not."""
+        allowed = longest(self.latency, sample.interval)
+        rate = self.rate + self._backlog / (_CATCH_UP * self.latency)
+        if self._backlog > 0 and sample.arrived > 0:
+            # The source gives no more than this at a time, so it must be asked the more often.
+            allowed = min(allowed, sample.arrived / rate)
+        arriving = rate * max(sample.interval, allowed)
+        predicted = self._cost.predict(arriving, arriving)
+        fitting = self._cost.fitting(arriving, max(0.0, allowed))
+        return Overload(arriving, fitting, self.rate, predicted, allowed, untouched=self._response.untouched)
+
+    def _decide(self, sample: Sample, found: Overload, budget: float | None) -> None:
+        limits = self._thresholds
+        if self.shedding:
+            self._confirmed = self._confirmed + 1 if found.predicted <= limits.leave * found.allowed else 0
+            if self._confirmed >= limits.dwell:
+                self.shedding, self._confirmed = False, 0
+            return
+        seen = sample.cut > 0 or sample.duration > limits.long * found.allowed
+        # What an interval costs whatever is in it cannot be thinned.
+        room = self._cost.predict(0.0, 0.0) < limits.enter * found.allowed
+        over = seen and room and found.predicted > limits.enter * found.allowed
+        self._confirmed = self._confirmed + 1 if over else 0
+        # Where nothing cuts intervals short, each is longer than the one before by the factor of overload.
+        growing = over and budget is None and sample.duration > limits.growing * found.allowed
+        if growing or self._confirmed >= limits.confirm:
+            self.shedding, self._confirmed = True, 0
+
+    def remember(self) -> dict[str, Any]:
+        return {"rate": self.rate}
+
+    def recall(self, learned: Mapping[str, Any]) -> None:
+        rate = float(learned["rate"])
+        if not 0.0 <= rate < math.inf:
+            raise ValueError("no rate")
+        self._arrivals.observe(rate * self.latency, self.latency)

@@ -9,6 +9,7 @@ catalog only the proportions count.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -54,11 +55,17 @@ class CatalogWork:
         else:
             arrived = float(sum(flows.arrived.values()))
             kept = arrived * sample.keep
-        if not flows.thinned:
+        if not (flows.thinned or sample.cut or sample.expired):
             kept = arrived  # nothing was dropped; if the two differ, then because selectivities are off
+        kept = min(kept, arrived)
+        a_row = arrived / max(1, sample.arrived)
+        expired = min(sample.expired * a_row, arrived - kept)
         return replace(
             sample,
             arrived=round(arrived / self._unit),
-            kept=round(min(kept, arrived) / self._unit),
+            kept=round(kept / self._unit),
+            # At least something, if any row was: that it was cut counts.
+            cut=math.ceil(min(sample.cut * a_row, arrived - kept - expired) / self._unit),
+            expired=round(expired / self._unit),
             flows=None,
         )

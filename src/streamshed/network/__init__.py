@@ -3,7 +3,7 @@
 Builder, load_yaml …  ─►  Network  ─►  Catalog  ─►  load coefficients, load, limit
 """
 
-from streamshed.network.build import Builder
+from streamshed.network.builder import Builder
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import LoadAware, Network
 from streamshed.network.qos import QoS

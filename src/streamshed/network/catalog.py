@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.graph import Network, arc
+from streamshed.network.graph import Box, Join, Network, arc
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,10 @@ class Catalog:
         L = Σᵢ (Πⱼ₍ⱼ₌₁…ᵢ₋₁₎ sⱼ) · cᵢ
 
     Fan-out adds the paths. A box with two inputs charges a row of either: rate out = s · Σ rates in.
-    Load = Σ Lᵢ·rᵢ over the sources.
+    Load = Σ Lᵢ·rᵢ over the sources. A join's selectivity is that at the catalog's rates, when nothing is dropped;
+    with the shares φ of its sides left, its rate is s · Σ rates in · φ₁ · φ₂, and with one side empty 0.
 
-    >>> from streamshed.network.build import Builder
+    >>> from streamshed.network.builder import Builder
     >>> network = (
     ...     Builder("two").source("s", "x DOUBLE", rate=100)
     ...     .filter("a", "s", "x > 1", cost=0.01, selectivity=0.5).filter("b", "a", "x > 2", cost=0.02)
@@ -90,6 +91,22 @@ class Catalog:
         """All rates times a factor."""
         return replace(self, rates={name: rate * factor for name, rate in self.rates.items()})
 
+    def at(self, rates: Mapping[str, float]) -> Catalog:
+        """The catalog at other rates, where joins find as many partners as there then are.
+
+        Pairs within a window grow with the rates of both sides: s·(a + b) at rates a and b becomes
+        s·(a + b) · (a'/a) · (b'/b), and the selectivity is that over a' + b'.
+        """
+        made = self.measured(rates=rates)
+        for box in self.network.order:
+            if isinstance(box, Join):
+                sides = self.network.arcs_into(box.name)
+                before, now = [self.arc_rates[on] for on in sides], [made.arc_rates[on] for on in sides]
+                if min(*before, *now) > 0:
+                    pairs = self.selectivities[box.name] * sum(before) * math.prod(now) / math.prod(before)
+                    made = made.measured(selectivities={box.name: pairs / sum(now)})
+        return made
+
     def overloaded(self, excess: float) -> Catalog:
         """All rates scaled so that the load is `excess` above the limit: 0.5 is 50 % too much."""
         return self.scaled(self.factor(excess))
@@ -99,6 +116,32 @@ class Catalog:
         if self.load <= 0:
             raise InvalidArgument("the network has no load to scale", hint="give rates and costs above 0")
         return (1 + excess) * self.limit / self.load
+
+    def true_factor(self, excess: float) -> float:
+        """The same where windows stay as they are, so that the pairs of joins grow faster than the rates."""
+        straight = self.factor(excess)
+        if not any(isinstance(box, Join) for box in self.network.order):
+            return straight
+        wanted = (1 + excess) * self.limit
+        low, high = min(1e-6, straight), max(1.0, straight)
+        for _ in range(80):
+            middle = (low + high) / 2
+            rates = {name: rate * middle for name, rate in self.rates.items()}
+            low, high = (middle, high) if self.at(rates).load < wanted else (low, middle)
+        return (low + high) / 2
+
+    def parts(self) -> list[Catalog]:
+        """The catalogs of those parts of the network between which there are no arcs."""
+        return [
+            replace(
+                self,
+                network=part,
+                rates={source.name: self.rates[source.name] for source in part.sources},
+                costs={box.name: self.costs[box.name] for box in part.boxes},
+                selectivities={box.name: self.selectivities[box.name] for box in part.boxes},
+            )
+            for part in self.network.parts()
+        ]
 
     @property
     def limit(self) -> float:
@@ -120,7 +163,7 @@ class Catalog:
             for name in self.network.consumers[box.name]:
                 found[arc(box.name, name)] = through[name]
                 below += through[name]
-            through[box.name] = self.costs[box.name] + self.selectivities[box.name] * below
+            through[box.name] = self.costs[box.name] + self._selectivity(box) * below
         for source in self.network.sources:
             for name in self.network.consumers[source.name]:
                 found[arc(source.name, name)] = through[name]
@@ -144,6 +187,11 @@ class Catalog:
         """Rows per second on every arc when nothing is dropped."""
         return self.flows({})
 
+    def _selectivity(self, box: Box) -> float:
+        """Of a join with nobody to pair with on one side, nothing comes."""
+        empty = isinstance(box, Join) and min(self.arc_rates[on] for on in self.network.arcs_into(box.name)) <= 0
+        return 0.0 if empty else self.selectivities[box.name]
+
     def flows(self, keeps: Mapping[str, float]) -> dict[str, float]:
         """Rows per second that pass each arc, when of those that reach an arc a fraction is kept."""
         leaving: dict[str, float] = dict(self.rates)
@@ -154,6 +202,12 @@ class Catalog:
                 on = arc(name, box.name)
                 passing[on] = leaving[name] * keeps.get(on, 1.0)
                 entering += passing[on]
+            if isinstance(box, Join):
+                # A pair needs both of its rows.
+                sides = self.network.arcs_into(box.name)
+                whole = [self.arc_rates[on] if keeps else passing[on] for on in sides]
+                left = [passing[on] / rate if rate > 0 else 0.0 for on, rate in zip(sides, whole, strict=True)]
+                entering = sum(whole) * math.prod(left)
             leaving[box.name] = entering * self.selectivities[box.name]
         for output in self.network.outputs:
             on = arc(output.input, output.name)

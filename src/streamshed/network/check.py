@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from streamshed.network.expression import AGGREGATES, Binary, Call, Expression, Field, Literal, Unary
+from streamshed.network.expressions.expression import (
+    AGGREGATES,
+    COMPARISONS,
+    Binary,
+    Call,
+    Expression,
+    Field,
+    Literal,
+    Unary,
+)
 from streamshed.network.nodes import (
     Aggregate,
     Box,
     Column,
+    CountWindow,
     Filter,
     Join,
+    LoadAware,
     Map,
     Output,
     Problem,
     Schema,
     Source,
+    TopK,
     Udf,
     Union,
     ddl,
@@ -50,10 +63,13 @@ def check(network: Draft) -> list[Problem]:
             if node.name in seen:
                 problems.append(Problem(path, "the name is taken", f"also {seen[node.name]}", "one node a name"))
             seen.setdefault(node.name, path)
-            if not node.name or "->" in node.name or node.name != node.name.strip():
-                problems.append(Problem(path, "not a usable name", repr(node.name), 'no "->", no outer spaces'))
+            if not node.name or "->" in node.name or node.name != node.name.strip() or not node.name.isprintable():
+                allowed = 'no "->", no outer spaces, nothing that cannot be printed'
+                problems.append(Problem(path, "not a usable name", repr(node.name), allowed))
     _check_numbers(network, problems)
-    outputs = {output.name for output in network.outputs}
+    # A box that has an output's name is still a box.
+    others = {source.name for source in network.sources} | {box.name for box in network.boxes}
+    outputs = {output.name for output in network.outputs} - others
     usable = sorted(set(seen) - outputs)
     for group, consumers in (("boxes", network.boxes), ("outputs", network.outputs)):
         for node in consumers:
@@ -91,16 +107,31 @@ def _check_numbers(network: Draft, problems: list[Problem]) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             problems.append(Problem(path, "out of bounds", repr(value), allowed))
 
-    largest = 1e300
+    largest = 1e100  # so that what is computed from several of them is still a number
+    most = f"0 or more, at most {largest:g}"
+    whole = f"a whole number of rows, 1 or more, at most {largest:g}"
     for source in network.sources:
-        need(f"sources.{source.name}.rate", source.rate, 0, largest, "rows per second, 0 or more")
+        need(f"sources.{source.name}.rate", source.rate, 0, largest, f"rows per second, {most}")
         need(f"sources.{source.name}.protected", source.protected, 0, 1, "a share between 0 and 1")
     for box in network.boxes:
-        need(f"boxes.{box.name}.cost", box.cost, 0, largest, "seconds per row, 0 or more")
-        need(f"boxes.{box.name}.selectivity", box.selectivity, 0, largest, "rows out per row in, 0 or more")
+        need(f"boxes.{box.name}.cost", box.cost, 0, largest, f"seconds per row, {most}")
+        if isinstance(box, Filter | Map | Union | Udf):
+            allowed = "rows out per row in, from 0 to 1: only joins and windows can give more than they get"
+            need(f"boxes.{box.name}.selectivity", box.selectivity, 0, 1, allowed)
+        else:
+            need(f"boxes.{box.name}.selectivity", box.selectivity, 0, largest, f"rows out per row in, {most}")
+        if isinstance(box, CountWindow):
+            need(f"boxes.{box.name}.rows", box.rows, 1, largest, whole)
+        if isinstance(box, TopK):
+            need(f"boxes.{box.name}.k", box.k, 1, largest, whole)
+    for output in network.outputs:
+        need(f"outputs.{output.name}.weight", output.weight, 1e-100, largest, f"above 0, at most {largest:g}")
+        need(f"outputs.{output.name}.minimum_sic", output.minimum_sic, 0, 1, "a share between 0 and 1")
     if network.capacity is not None:
-        need("capacity", network.capacity, 1e-300, largest, "core-seconds per second, above 0")
-    need("headroom", network.headroom, 1e-300, 1, "above 0, at most 1")
+        least = 1e-100
+        allowed = f"core-seconds per second, from {least:g} to {largest:g}"
+        need("capacity", network.capacity, least, largest, allowed)
+    need("headroom", network.headroom, 1e-100, 1, "above 0, at most 1")
 
 
 def _check_arity(box: Box, problems: list[Problem]) -> None:
@@ -187,6 +218,8 @@ def schemas(
     for output in outputs:
         if output.input in known:
             known[output.name] = known[output.input]
+            if output.sic is not None and output.sic in {column.name for column in known[output.name]}:
+                problems.append(Problem(f"outputs.{output.name}.sic", "the column is there already", output.sic))
     return known
 
 
@@ -232,8 +265,10 @@ def _schema(box: Box, above: list[Schema], problems: list[Problem]) -> Schema | 
                             "equal names only in `on`; rename with a map")
                 )  # fmt: skip
         return first + second
-    if isinstance(box, Aggregate):
+    if isinstance(box, Aggregate | CountWindow):
         return _aggregate_schema(box, first, problems)
+    if isinstance(box, TopK):
+        return _top_k_schema(box, first, problems)
     if isinstance(box, Udf):
         for name in box.reads:
             if name not in names:
@@ -241,18 +276,48 @@ def _schema(box: Box, above: list[Schema], problems: list[Problem]) -> Schema | 
         for name in box.load_aware.key if box.load_aware is not None else ():
             if name not in names:
                 problems.append(Problem(f"{path}.load_aware.key", "no such column", repr(name), ", ".join(names)))
-        if box.load_aware is not None and not box.load_aware.key:
-            problems.append(Problem(f"{path}.load_aware.key", "no column", None, ", ".join(names)))
+        if box.load_aware is not None:
+            if not box.load_aware.key:
+                problems.append(Problem(f"{path}.load_aware.key", "no column", None, ", ".join(names)))
+            problems += _load_aware_problems(f"{path}.load_aware", box.load_aware)
         if box.adds.name in names:
             problems.append(Problem(f"{path}.adds", "the column is there already", repr(box.adds.name)))
         return (*first, box.adds)
     return None
 
 
-def _aggregate_schema(box: Aggregate, above: Schema, problems: list[Problem]) -> Schema:
+def _load_aware_problems(path: str, asked: LoadAware) -> Iterator[Problem]:
+    """N, μ, ε, δ and the floor that no shedder can work with."""
+    ranges: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+        ("window", lambda n: isinstance(n, int) and n >= 1, "a whole number of rows, at least 1"),
+        ("tolerance", lambda share: 0 < share < 1, "above 0 and below 1"),
+        ("epsilon", lambda share: 0 < share <= 1, "above 0 and at most 1"),
+        ("delta", lambda share: 0 < share < 1, "above 0 and below 1"),
+        ("floor", lambda share: 0 <= share <= 1, "a share between 0 and 1"),
+    )
+    for name, inside, allowed in ranges:
+        value = getattr(asked, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not inside(value):
+            yield Problem(f"{path}.{name}", "out of bounds", repr(value), allowed)
+
+
+_WINDOW = (Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP"))
+
+
+def _top_k_schema(box: TopK, above: Schema, problems: list[Problem]) -> Schema:
+    path = f"boxes.{box.name}"
+    _check_numeric(f"{path}.field", box.field, above, problems)
+    names = [column.name for column in above]
+    for name in box.by:
+        if name not in names:
+            problems.append(Problem(f"{path}.by", "no such column", repr(name), ", ".join(names)))
+    return (*_WINDOW, *(column for column in above if column not in _WINDOW))
+
+
+def _aggregate_schema(box: Aggregate | CountWindow, above: Schema, problems: list[Problem]) -> Schema:
     path = f"boxes.{box.name}"
     names = {column.name: column for column in above}
-    columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
+    columns = [*_WINDOW]
     for name in box.by:
         if name not in names:
             problems.append(Problem(f"{path}.by", "no such column", repr(name), ", ".join(names)))
@@ -275,10 +340,40 @@ def _check_fields(path: str, expression: Expression, schema: Schema, problems: l
     known = [column.name for column in schema]
     for name in sorted(expression.fields() - set(known)):
         problems.append(Problem(path, f"unknown field {name!r}", repr(str(expression)), ", ".join(known)))
+    for comparison in _mixed(expression, {column.name: column for column in schema}):
+        problems.append(
+            Problem(path, "a number is compared with a text", repr(str(comparison)), "the same type on both sides")
+        )
     if _aggregates(expression):
         problems.append(
             Problem(path, "an aggregate outside an aggregate box", repr(str(expression)), "plain expressions")
         )
+
+
+def _mixed(expression: Expression, names: Mapping[str, Column]) -> Iterator[Expression]:
+    """Comparisons of numbers with texts that are not numbers."""
+    if isinstance(expression, Binary) and expression.op in COMPARISONS:
+        types = [type_of(side, names) for side in (expression.left, expression.right)]
+        texts = [
+            side.value
+            for side in (expression.left, expression.right)
+            if isinstance(side, Literal) and isinstance(side.value, str)
+        ]
+        if (
+            "STRING" in types
+            and any(Column("", each).numeric for each in types)
+            and not all(map(_is_number, texts))
+        ):
+            yield expression
+    for child in expression.children():
+        yield from _mixed(child, names)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _aggregates(expression: Expression) -> bool:
@@ -306,7 +401,7 @@ def type_of(expression: Expression, names: Mapping[str, Column]) -> str:
     if isinstance(expression, Unary):
         return "BOOLEAN" if expression.op == "NOT" else type_of(expression.operand, names)
     if isinstance(expression, Call):
-        if expression.name == "count":
+        if expression.name in ("count", "count_distinct"):
             return "LONG"
         if expression.name in ("min", "max", "abs"):
             return type_of(expression.args[0], names)

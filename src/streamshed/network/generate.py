@@ -27,11 +27,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.build import Builder
+from streamshed.network.builder import Builder
 from streamshed.network.catalog import Catalog
+from streamshed.network.expressions.ranges import INF, Ranges, above
 from streamshed.network.graph import Join, Network
 from streamshed.network.qos import Histogram
-from streamshed.network.ranges import INF, Ranges, above
 
 LOWEST, HIGHEST = 0.0, 100.0
 _EVEN = Histogram.uniform(LOWEST, HIGHEST)
@@ -41,7 +41,7 @@ _KEYS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class NetworkShape:
     """What the generator is asked for. The defaults are the paper's main network."""
 
     queries: int = 5
@@ -69,6 +69,10 @@ class Shape:
     """Share of an output's rows that lie in its lower value interval."""
     independent: bool = False
     """Each filter tests its own field."""
+    protect: float = 0.0
+    """Chance that the sources protect their highest values, a tenth of them."""
+    plain: float = 0.0
+    """Chance of each output that it has a loss graph, and no value graph."""
     excess: float = 0.0
     """Load above the limit at the rates given to the sources: 0.22 is +22 %."""
     rates: tuple[float, float] = (1.0, 1.0)
@@ -119,11 +123,12 @@ class _Stream:
     node: str
     rate: float
     values: Histogram
+    sources: frozenset[str] = frozenset()
 
 
-def generate(shape: Shape | None = None, *, seed: int) -> Network:
+def generate(shape: NetworkShape | None = None, *, seed: int) -> Network:
     """A random network; the same shape and seed give the same one."""
-    return _Generator(shape or Shape(), seed).network()
+    return _Generator(shape or NetworkShape(), seed).network()
 
 
 def generate_sharing(
@@ -148,7 +153,7 @@ def generate_sharing(
     >>> len(network.outputs), network.split_points
     (20, ('common',))
     """
-    shape = Shape(queries=queries, boxes=queries, mix={"filter": 1.0}, skew=skew, ranked=ranked)
+    shape = NetworkShape(queries=queries, boxes=queries, mix={"filter": 1.0}, skew=skew, ranked=ranked)
     rng = np.random.default_rng(seed)
     cut = round(HIGHEST * (1 - selectivity), 3)
     kept = 1 - cut / HIGHEST
@@ -180,7 +185,7 @@ def loaded(network: Network, excess: float) -> Network:
 
 
 class _Generator:
-    def __init__(self, shape: Shape, seed: int) -> None:
+    def __init__(self, shape: NetworkShape, seed: int) -> None:
         self._shape = shape
         self._rng = np.random.default_rng(seed)
         self._builder = Builder(f"random-{seed}", capacity=1.0, headroom=shape.headroom)
@@ -191,6 +196,8 @@ class _Generator:
         self._filters = 0
         self._shared = 0
         self._made: list[_Stream] = []
+        # Nothing is drawn that is not asked for: the other draws stay the same.
+        self._protects = shape.protect > 0 and float(self._rng.random()) < shape.protect
 
     def network(self) -> Network:
         # Utilities first: networks of different skew then have the same boxes.
@@ -206,7 +213,13 @@ class _Generator:
                 own.append(self._box(f"q{query}_{op}{number}", op, heads))
                 heads.append(own[-1])
             self._made += own
-            _output(self._builder, f"o{query}", heads[0], utility, self._shape.lower)
+            plain = self._shape.plain > 0 and float(self._rng.random()) < self._shape.plain
+            if plain:
+                # The graph that the value graph would have given.
+                bend = (100 * (1 - self._shape.lower), 1 - utility * self._shape.lower)
+                self._builder.output(f"o{query}", heads[0].node, loss=[(100, 1.0), bend, (0, 0.0)])
+            else:
+                _output(self._builder, f"o{query}", heads[0], utility, self._shape.lower)
         return loaded(self._builder.build(), self._shape.excess)
 
     def _deal(self) -> list[list[str]]:
@@ -235,8 +248,9 @@ class _Generator:
         values = dict.fromkeys(self._fields, _EVEN)
         if self._keyed:
             values["key"] = Histogram.uniform(1, _KEYS)
-        self._builder.source(name, schema, rate=rate, values=values)
-        return _Stream(name, rate, _EVEN)
+        protect = f"value > {HIGHEST * 0.9:g}" if self._protects else None
+        self._builder.source(name, schema, rate=rate, values=values, protect=protect)
+        return _Stream(name, rate, _EVEN, frozenset((name,)))
 
     def _box(self, name: str, op: str, heads: list[_Stream]) -> _Stream:
         """Add a box behind one stream of a query, or behind two, and give the stream that leaves it."""
@@ -247,20 +261,23 @@ class _Generator:
             self._builder.union(name, (first.node, second.node), cost=cost)
             values = Histogram.mixture([(first.rate, first.values), (second.rate, second.values)])
             assert values is not None
-            return _Stream(name, first.rate + second.rate, values)
+            return _Stream(name, first.rate + second.rate, values, first.sources | second.sources)
         if op == "join":
-            second = heads.pop(int(self._rng.integers(len(heads))))
+            # Rows of one source on both sides would meet themselves, and there would be more pairs than that.
+            strangers = [head for head in heads if not head.sources & first.sources] or heads
+            second = strangers[int(self._rng.integers(len(strangers)))]
+            heads.remove(second)
             pairs = float(self._rng.uniform(*self._shape.pairs))
             rates = first.rate + second.rate
             # Pairs per second: rate · rate · (a window to each side) / keys.
             within = pairs * rates * _KEYS / (2 * first.rate * second.rate)
             self._builder.map(f"{name}_key", second.node, {"key": "key"}, cost=0.0)
             self._builder.join(name, (first.node, f"{name}_key"), ["key"], within, cost=cost, selectivity=pairs)
-            return _Stream(name, pairs * rates, first.values)
+            return _Stream(name, pairs * rates, first.values, first.sources | second.sources)
         if op == "map":
             carried = [*self._fields, *(["key"] if self._keyed else [])]
             self._builder.map(name, first.node, {field: field for field in carried}, cost=cost)
-            return _Stream(name, first.rate, first.values)
+            return _Stream(name, first.rate, first.values, first.sources)
         share = float(self._rng.uniform(*self._shape.selectivity))
         tested, spread = "value", first.values
         if self._shape.independent:
@@ -272,10 +289,10 @@ class _Generator:
         self._builder.filter(name, first.node, f"{tested} > {cut}", cost=cost, selectivity=kept)
         values = first.values if self._shape.independent else spread.restrict(passing)
         assert values is not None
-        return _Stream(name, first.rate * kept, values)
+        return _Stream(name, first.rate * kept, values, first.sources)
 
 
-def _utilities(shape: Shape, rng: np.random.Generator) -> list[float]:
+def _utilities(shape: NetworkShape, rng: np.random.Generator) -> list[float]:
     """Of each query's lower interval, by Zipf."""
     if shape.ranked:
         ranks = 1 + rng.permutation(shape.queries)

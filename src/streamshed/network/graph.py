@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamshed.network.check import Draft, check, schemas, topological
 from streamshed.network.nodes import (
     BOXES,
     DEFAULT_COST,
+    WINDOWS,
     Aggregate,
     Box,
     Column,
+    CountWindow,
     Filter,
     InvalidNetwork,
     Join,
@@ -27,6 +29,7 @@ from streamshed.network.nodes import (
     Problem,
     Schema,
     Source,
+    TopK,
     Udf,
     Union,
     arc,
@@ -39,9 +42,11 @@ from streamshed.network.nodes import (
 __all__ = [
     "BOXES",
     "DEFAULT_COST",
+    "WINDOWS",
     "Aggregate",
     "Box",
     "Column",
+    "CountWindow",
     "Filter",
     "InvalidNetwork",
     "Join",
@@ -53,6 +58,7 @@ __all__ = [
     "Problem",
     "Schema",
     "Source",
+    "TopK",
     "Udf",
     "Union",
     "arc",
@@ -146,7 +152,8 @@ class Network:
         for box in self.order:
             above = found[box.inputs[0]]
             names = {column.name for column in self.schemas[box.name]}
-            found[box.name] = "window_end" if isinstance(box, Aggregate) else above if above in names else None
+            windows = isinstance(box, Aggregate | CountWindow | TopK)
+            found[box.name] = "window_end" if windows else above if above in names else None
         for output in self.outputs:
             found[output.name] = found[output.input]
         return found
@@ -163,13 +170,48 @@ class Network:
         out_of = {name: tuple(arc(name, below) for below in self.consumers[name]) for name in self.nodes}
         return into, out_of
 
+    @cached_property
+    def part_of(self) -> Mapping[str, str]:
+        """For each node, one that stands for all between which there are ways, up or down."""
+        name_of = {name: name for name in self.nodes}
+
+        def root(name: str) -> str:
+            while name_of[name] != name:
+                name_of[name] = name = name_of[name_of[name]]
+            return name
+
+        for head in self.heads:
+            for above in inputs(head):
+                name_of[root(head.name)] = root(above)
+        return {name: root(name) for name in self.nodes}
+
+    def parts(self) -> list[Network]:
+        """The network in parts between which there are no arcs; in the order of their first sources."""
+        roots = list(dict.fromkeys(self.part_of[source.name] for source in self.sources))
+        if len(roots) == 1:
+            return [self]
+        sources: dict[str, list[Source]] = {root: [] for root in roots}
+        boxes: dict[str, list[Box]] = {root: [] for root in roots}
+        outputs: dict[str, list[Output]] = {root: [] for root in roots}
+        for source in self.sources:
+            sources[self.part_of[source.name]].append(source)
+        for box in self.boxes:
+            boxes[self.part_of[box.name]].append(box)
+        for output in self.outputs:
+            outputs[self.part_of[output.name]].append(output)
+        return [
+            replace(self, sources=tuple(sources[root]), boxes=tuple(boxes[root]), outputs=tuple(outputs[root]))
+            for root in roots
+            if outputs[root]
+        ]
+
     def column(self, node: str, name: str) -> Column:
         """A column of the rows that leave a node."""
         return next(column for column in self.schemas[node] if column.name == name)
 
     def draw(self, style: str = "text") -> str:
         """The network as text, or with `style="mermaid"` as a Mermaid flowchart."""
-        from streamshed.network import draw
+        from streamshed.network.spec import draw
 
         return draw.mermaid(self) if style == "mermaid" else draw.text(self)
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.analysis import Inverse
-from streamshed.network.expression import Expression
+from streamshed.network.expressions.analysis import Inverse
+from streamshed.network.expressions.expression import Expression
 from streamshed.network.qos import Histogram, QoS
+from streamshed.records import LAS_DELTA, LAS_EPSILON, LAS_TOLERANCE, LAS_WINDOW
 
 DEFAULT_COST = 1e-6
 """Seconds a row, for a box whose cost is neither given nor measured yet."""
@@ -100,6 +101,8 @@ class Box:
     """A step of processing. A row from any input costs `cost` seconds and yields `selectivity` rows."""
 
     op: ClassVar[str] = "box"
+    makes_rows: ClassVar[bool] = False
+    """Whether it makes new rows of those it remembers, and so cannot hand on a row as it came."""
     name: str
     inputs: tuple[str, ...]
     cost: float = DEFAULT_COST
@@ -134,6 +137,7 @@ class Join(Box):
     """Pairs of rows equal in `on` that arrived at most `within` seconds apart."""
 
     op: ClassVar[str] = "join"
+    makes_rows: ClassVar[bool] = True
     on: tuple[str, ...]
     within: float
 
@@ -146,6 +150,7 @@ class Aggregate(Box):
     """
 
     op: ClassVar[str] = "aggregate"
+    makes_rows: ClassVar[bool] = True
     window: float
     slide: float | None = None
     """Seconds between the starts of windows; None for tumbling ones."""
@@ -154,15 +159,55 @@ class Aggregate(Box):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CountWindow(Box):
+    """One row for every `rows` rows of a value of `by`, in the order in which they come.
+
+    Its columns are those of an aggregate; `window_start` and `window_end` are the times of the first and the last
+    row. Rows of a window that is not full are kept until it is.
+    """
+
+    op: ClassVar[str] = "count_window"
+    makes_rows: ClassVar[bool] = True
+    rows: int
+    by: tuple[str, ...] = ()
+    compute: Mapping[str, Expression] = field(hash=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopK(Box):
+    """The `k` rows with the largest `field` of each window of event time and value of `by`.
+
+    Its columns are `window_start`, `window_end`, then the others of its input.
+    """
+
+    op: ClassVar[str] = "top_k"
+    makes_rows: ClassVar[bool] = True
+    k: int
+    field: str
+    window: float
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadAware:
-    """How a udf box sheds by itself, by what its rows cost (LAS): only on Spark."""
+    """How a udf box sheds by itself, by what its rows cost (LAS)."""
 
     latency: str
     """Target for the queuing latency, such as "avg 2 seconds over 1000 rows"."""
     key: tuple[str, ...]
     """Columns on which a row's cost depends."""
     on_error: str = "fail"
-    """What to do with a row on which the function raises: fail, or skip and count it."""
+    """What to do with a row on which the function raises: fail, or skip and count it. Only on Spark."""
+    window: int = LAS_WINDOW
+    """N: so many rows are looked at before costs are found stable."""
+    tolerance: float = LAS_TOLERANCE
+    """μ: the change of the cells' means below which they are."""
+    epsilon: float = LAS_EPSILON
+    """ε: the sketches have ⌈e/ε⌉ columns, and estimates count 1 + ε times."""
+    delta: float = LAS_DELTA
+    """δ: the sketches have ⌈log₂ 1/δ⌉ rows."""
+    floor: float = 0.0
+    """Share of the rows that is let in whatever the target says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +222,12 @@ class Udf(Box):
     load_aware: LoadAware | None = None
 
 
-BOXES: dict[str, type[Box]] = {box.op: box for box in (Filter, Map, Union, Join, Aggregate, Udf)}
+WINDOWS = (Aggregate, CountWindow, TopK)
+"""Boxes whose results are as many whatever went into them."""
+
+BOXES: dict[str, type[Box]] = {
+    box.op: box for box in (Filter, Map, Union, Join, Aggregate, CountWindow, TopK, Udf)
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +237,12 @@ class Output:
     qos: QoS = field(default_factory=QoS)
     write: Mapping[str, Any] | None = field(default=None, hash=False)
     """Spark sink: format and options."""
+    weight: float = 1.0
+    """How much it counts to `fair`: one of weight 2 keeps twice the share of its information."""
+    minimum_sic: float = 0.0
+    """Share of its information that `fair` gives it before others get more."""
+    sic: str | None = None
+    """On Spark, a column to add to its rows: the share of what should have gone into each that did."""
 
 
 Node = Source | Box | Output
@@ -204,7 +260,18 @@ class Problem:
     def __str__(self) -> str:
         got = "" if self.got is None else f"\n    got:     {self.got}"
         allowed = "" if self.allowed is None else f"\n    allowed: {self.allowed}"
-        return f"{self.path}: {self.problem}{got}{allowed}"
+        return visible(f"{self.path}: {self.problem}{got}{allowed}")
+
+
+def visible(text: str) -> str:
+    """Text in which what a terminal would obey is shown, not sent.
+
+    >>> print(visible("a" + chr(27) + "[31mred"))
+    a\\x1b[31mred
+    """
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 class InvalidNetwork(InvalidArgument):

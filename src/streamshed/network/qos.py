@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.ranges import Ranges, above, number
+from streamshed.network.expressions.ranges import Ranges, above, number
 
 Point = tuple[float, float]
 _TOLERANCE = 1e-9
@@ -216,7 +216,8 @@ class Histogram:
 
     def share(self, ranges: Ranges) -> float:
         """Share of the values that lie in a set; the last edge belongs to the last bin."""
-        return math.fsum(self._below(high) - self._below(low) for low, high in ranges)
+        # Differences of sums: rounding may leave them a little below 0, or above 1.
+        return min(1.0, max(0.0, math.fsum(self._below(high) - self._below(low) for low, high in ranges)))
 
     def _below(self, x: float) -> float:
         if x <= self.edges[0]:
@@ -440,9 +441,13 @@ class SheddingOrder:
 
 
 def _merged(points: list[Point]) -> list[Point]:
-    """Without points that repeat an x or lie on a straight line between their neighbours."""
+    """Without points that repeat an x or lie on a straight line between their neighbours.
+
+    Shares that were added up may miss the ends, 0 and 100 percent, by rounding; here they meet them.
+    """
     kept: list[Point] = []
-    for x, u in points:
+    for at, u in points:
+        x = next((end for end in (0.0, 100.0) if abs(at - end) < 1e-9), at)
         if kept and abs(kept[-1][0] - x) < 1e-9:
             kept[-1] = (kept[-1][0], u)
             continue

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from streamshed.network.expression import COMPARISONS, Binary, Expression, Field, Literal
-from streamshed.network.graph import Aggregate, Filter, Map, Network
+from streamshed.network.expressions.expression import COMPARISONS, Binary, Expression, Field, Literal
+from streamshed.network.graph import Aggregate, CountWindow, Filter, Map, Network
 
 Origins = Mapping[str, frozenset[tuple[str, str]]]
 """For each column, the (source, column) that it is handed on from."""
@@ -62,7 +62,7 @@ def texts(network: Network) -> dict[str, dict[str, dict[str, float | None]]]:
                 for column, expression in box.select.items()
                 if isinstance(expression, Field) and expression.name in above
             }
-        elif isinstance(box, Aggregate):
+        elif isinstance(box, Aggregate | CountWindow):
             for expression in box.compute.values():
                 note(expression, above, 1.0)
             origins[box.name] = {column: above[column] for column in box.by if column in above}

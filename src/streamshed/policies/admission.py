@@ -31,61 +31,77 @@ from dataclasses import dataclass
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import ends
 from streamshed.network.qos import LossGraph
-from streamshed.network.values import loss_graphs
-from streamshed.policies.contract import SLACK, Decision, Row, drop, overload, sheddable, with_rates
+from streamshed.network.value_flow.cells import loss_graphs
+from streamshed.network.value_flow.certainty import certainties
+from streamshed.network.value_flow.flow_model import FlowModel
+from streamshed.policies.contract import SLACK, Decision, Row, drop, evaluated, overload
 
 Amounts = dict[str, float]
 """Load by source."""
 
 
-@dataclass(frozen=True)
 class _Planner:
-    name: str
-    catalog: Catalog
-    graphs: Mapping[str, LossGraph]
-    share_out: Callable[[Amounts, float], Amounts]
+    def __init__(self, name: str, catalog: Catalog, share_out: Callable[[Amounts, float], Amounts]) -> None:
+        self.name = name
+        self._share_out = share_out
+        self._model = FlowModel(catalog)
+        self._graphs = loss_graphs(catalog)
+        self._certainty = certainties(catalog)
 
     def decide(self, rates: Mapping[str, float] | None = None) -> Decision:
-        catalog = with_rates(self.catalog, rates)
+        model = self._model.with_rates(rates)
+        catalog = model.catalog
         excess = overload(catalog)
         if not excess:
-            return Decision(self.name, catalog.load, catalog.limit, (), None)
+            return Decision(self.name, catalog.load, catalog.limit, (), None, certainty=self._certainty)
         network = catalog.network
-        free = sheddable(catalog)
         arcs = {source.name: network.arcs_out_of(source.name) for source in network.sources}
         price = {name: catalog.drop_cost * len(arcs[name]) * catalog.rates[name] for name in arcs}
+        sheddable = _sheddable(model)
         # A drop costs its own price on every row: a source gives its load less that, or is left alone.
-        gives = {name: free.source_coefficients[name] * free.rates[name] - price[name] for name in arcs}
-        gives = {name: load for name, load in gives.items() if load > 0}
-        taken = self.share_out(gives, min(excess, sum(gives.values())))
-        keeps: dict[str, float] = {}
-        for name, load in taken.items():
-            if load > 0:
-                loss = (load + price[name]) / (gives[name] + price[name])
-                keeps.update(dict.fromkeys(arcs[name], max(0.0, 1.0 - loss)))
-        row = row_of(catalog, keeps, self.graphs)
+        gives = {name: load - price[name] for name, load in sheddable.items() if load > price[name]}
+
+        def row_for(amount: float) -> Row:
+            keeps: dict[str, float] = {}
+            for name, load in self._share_out(gives, amount).items():
+                if load > 0:
+                    loss = (load + price[name]) / (gives[name] + price[name])
+                    keeps.update(dict.fromkeys(arcs[name], max(0.0, 1.0 - loss)))
+            return row_of(model, keeps, self._graphs)
+
+        most = sum(gives.values())
+        row = row_for(min(excess, most))
+        # Below joins sources do not give load independently of each other: the amount is sought.
+        enough, short = most, 0.0
+        for _ in range(50 if model.pairs else 0):
+            middle = (enough + short) / 2
+            tried = row_for(middle)
+            if tried.saved(catalog.rates) >= excess - SLACK * catalog.limit:
+                enough, row = middle, tried
+            else:
+                short = middle
         remaining = excess - row.saved(catalog.rates)
         if remaining <= SLACK * catalog.limit:
             remaining = 0.0
-        return Decision(self.name, catalog.load, catalog.limit, (row,), 0, remaining)
+        return Decision(self.name, catalog.load, catalog.limit, (row,), 0, remaining, certainty=self._certainty)
 
 
-def row_of(catalog: Catalog, keeps: Mapping[str, float], graphs: Mapping[str, LossGraph]) -> Row:
+def _sheddable(model: FlowModel) -> Amounts:
+    """The load of each source's rows that may be dropped, by what a row costs when nothing is."""
+    prices = model.prices(model.whole)
+    found: Amounts = {}
+    for source in model.network.sources:
+        found[source.name] = sum(
+            float((model.whole.reaching[on] * model.island(on).free) @ prices[on])
+            for on in model.network.arcs_out_of(source.name)
+        )
+    return found
+
+
+def row_of(model: FlowModel, keeps: Mapping[str, float], graphs: Mapping[str, LossGraph]) -> Row:
     """The row for drops at the arcs of sources that keep these fractions of the rows not protected."""
-    network = catalog.network
-    sources = {source.name: source for source in network.sources}
-    kept = {on: (s := sources[ends(on)[0]]).protected + (1 - s.protected) * keep for on, keep in keeps.items()}
-    savings: dict[str, float] = {}
-    for on, keep in kept.items():
-        saved = (1 - keep) * catalog.coefficients[on] - (catalog.drop_cost if keep < 1 else 0.0)
-        savings[ends(on)[0]] = savings.get(ends(on)[0], 0.0) + saved
-    delivery = catalog.delivery(kept)
-    return Row(
-        savings=savings,
-        drops=tuple(drop(on, keep, sources[ends(on)[0]].protect) for on, keep in sorted(keeps.items())),
-        delivery=delivery,
-        utility={name: graphs[name](percent) for name, percent in delivery.items()},
-    )
+    protect = {source.name: source.protect for source in model.network.sources}
+    return evaluated(model, [drop(on, keep, protect[ends(on)[0]]) for on, keep in keeps.items()], graphs)
 
 
 def one_after_another(order: list[str], gives: Amounts, excess: float) -> Amounts:
@@ -123,7 +139,7 @@ class InputRandom:
         def share_out(gives: Amounts, excess: float) -> Amounts:
             return one_after_another([name for name in order if name in gives], gives, excess)
 
-        return _Planner(self.name, catalog, loss_graphs(catalog), share_out)
+        return _Planner(self.name, catalog, share_out)
 
 
 @dataclass(frozen=True)
@@ -134,7 +150,7 @@ class InputCostTop:
         def share_out(gives: Amounts, excess: float) -> Amounts:
             return one_after_another(sorted(gives, key=lambda name: (-gives[name], name)), gives, excess)
 
-        return _Planner(self.name, catalog, loss_graphs(catalog), share_out)
+        return _Planner(self.name, catalog, share_out)
 
 
 @dataclass(frozen=True)
@@ -142,7 +158,7 @@ class InputUniform:
     name: str = "input-uniform"
 
     def planner(self, catalog: Catalog) -> _Planner:
-        return _Planner(self.name, catalog, loss_graphs(catalog), evenly)
+        return _Planner(self.name, catalog, evenly)
 
 
 @dataclass(frozen=True)
@@ -154,4 +170,4 @@ class InputCostUniform:
             whole = sum(gives.values())
             return {name: load * excess / whole for name, load in gives.items()}
 
-        return _Planner(self.name, catalog, loss_graphs(catalog), share_out)
+        return _Planner(self.name, catalog, share_out)

@@ -14,13 +14,16 @@ A policy looks at the network once (`planner`: this may take long) and then answ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from streamshed.network.catalog import Catalog
-from streamshed.network.expression import Expression, Field, Unary
-from streamshed.network.graph import Aggregate, Box, Join, Map, Network, arc, inputs
+from streamshed.network.expressions.expression import Expression, Field, Unary
+from streamshed.network.graph import Box, Map, Network, arc, inputs
+from streamshed.network.qos import LossGraph
+from streamshed.network.value_flow.certainty import Certainty
+from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.records import Drop, Mode, Plan
 
 SLACK = 1e-9
@@ -63,6 +66,10 @@ class Decision:
     chosen: int | None
     remaining: float = 0.0
     """Load above the limit that no plan of this policy removes; 0 when the chosen one suffices."""
+    certainty: Mapping[str, Certainty] = field(default_factory=dict)
+    """For each output, whether its delivery is exact, estimated or unknown, and why."""
+    gap: float | None = None
+    """Of a policy that seeks the best: how much utility it can be away from it, at most. None: not known."""
 
     @property
     def row(self) -> Row | None:
@@ -103,6 +110,8 @@ class Decision:
             "rows": [row.as_json() for row in self.rows],
             "chosen": self.chosen,
             "remaining": self.remaining,
+            "certainty": {name: {"is": each.kind, "why": each.why} for name, each in self.certainty.items()},
+            "gap": self.gap,
         }
 
 
@@ -136,10 +145,17 @@ def with_rates(catalog: Catalog, rates: Mapping[str, float] | None) -> Catalog:
     return catalog if not rates else catalog.measured(rates=rates)
 
 
-def sheddable(catalog: Catalog) -> Catalog:
-    """The catalog of the rows that may be dropped: each source without its protected share."""
-    shares = {source.name: 1 - source.protected for source in catalog.network.sources}
-    return catalog.measured(rates={name: rate * shares[name] for name, rate in catalog.rates.items()})
+def evaluated(model: FlowModel, drops: Iterable[Drop], graphs: Mapping[str, LossGraph]) -> Row:
+    """The row of some drops: what the model says that they do."""
+    made = tuple(sorted(drops, key=lambda each: (each.at, each.where is None)))
+    state = model.state(model.keeps(made))
+    delivery = model.delivery(state)
+    return Row(
+        savings={name: saved for name, saved in model.savings(state).items() if saved},
+        drops=made,
+        delivery=delivery,
+        utility={name: graphs[name](percent) for name, percent in delivery.items()},
+    )
 
 
 def protection(network: Network) -> dict[str, Expression | None]:
@@ -166,7 +182,7 @@ def protection(network: Network) -> dict[str, Expression | None]:
 
 def _carried(network: Network, box: Box) -> frozenset[str]:
     """The columns that leave a box, row by row, as they entered it."""
-    if isinstance(box, Join | Aggregate):
+    if box.makes_rows:
         return frozenset()
     if isinstance(box, Map):
         return frozenset(name for name, expression in box.select.items() if expression == Field(name))

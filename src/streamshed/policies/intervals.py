@@ -7,6 +7,10 @@ Carney et al., Monitoring Streams, VLDB 2002, semantic load shedding. Three ways
              missing at the output, and bisect
 `combined`   backward as far as it goes, then forward from the place of the drop to the box that stopped it
 
+A map of one field needs no sample: whole ranges are pushed through it (`network.expressions.images`). Backward
+and that together is how `lsrm-semantic` follows values. A sample is for the rest: udfs, aggregates, maps of
+several fields.
+
 A drop belongs as far up as it hits no other output: at the source, or right below the split point.
 
 >>> from streamshed.network import Builder
@@ -29,11 +33,11 @@ import numpy as np
 import numpy.typing as npt
 
 from streamshed.errors import InvalidArgument
-from streamshed.network.expression import Call
+from streamshed.network.expressions.expression import Call
+from streamshed.network.expressions.ranges import Ranges, above
 from streamshed.network.graph import Aggregate, Box, Filter, Join, Map, Network, Output, Udf, arc, ends
-from streamshed.network.ranges import Ranges, above
-from streamshed.network.trace import trace
-from streamshed.network.values import below
+from streamshed.network.value_flow.cells import below
+from streamshed.network.value_flow.trace import trace
 
 Rows = Mapping[str, npt.NDArray[np.float64]]
 """A sample: columns of equal length."""
@@ -77,7 +81,7 @@ def places(network: Network, output: str) -> list[str]:
 def backward(network: Network, output: str, field: str, ranges: Ranges) -> list[Propagated]:
     """Predicates from inverses, on each way up: at its place, or below the box that has no inverse."""
     found = []
-    traced = trace(network, output, field)
+    traced = trace(network, output, field, trials=False)
     for place in places(network, output):
         on = place
         while on not in traced:
@@ -157,10 +161,9 @@ def combined(
 ) -> list[Propagated]:
     """Backward as far as it goes; from each place where it stopped short, forward.
 
-    `samples` has rows for arcs; where none is given for a place, or no field of it will do, the drop stays
-    where the backward way ended.
+    `samples` has rows for arcs. They are asked where ranges cannot be pushed either; where none is given for a
+    place, or no field of it will do, the drop stays where the way ended.
     """
-    reached = {one.arc: one for one in backward(network, output, field, ranges)}
     traced = trace(network, output, field)
     found: dict[str, Propagated] = {}
     for place in places(network, output):
@@ -168,23 +171,24 @@ def combined(
         while stop not in traced:
             stop = _towards(network, stop, output)
         best: Propagated | None = None
+        way = traced[stop]
         if stop != place and place in samples:
-            middle = traced[stop]
             for by in samples[place]:
                 tried = forward(
                     network,
                     place,
                     by,
                     ends(stop)[1],
-                    middle.field,
-                    middle.preimage(ranges),
+                    way.field,
+                    way.preimage(ranges),
                     samples[place],
                     functions=functions,
                     tolerance=tolerance,
                 )
                 if tried is not None and (best is None or tried.covered > best.covered):
                     best = tried
-        chosen = best or reached[stop]
+        how = "backward" if way.monotone else "forward"
+        chosen = best or _propagated(network, stop, way.field, way.preimage(ranges), how)
         found[chosen.arc] = chosen
     return sorted(found.values(), key=lambda one: one.arc)
 
@@ -242,6 +246,8 @@ def push(network: Network, on: str, end: str, sample: Rows, functions: Functions
             origin = np.arange(int(groups.max()) + 1 if len(groups) else 0)
         elif isinstance(box, Join):
             raise InvalidArgument("a sample of one side cannot be pushed through a join", got=box.name)
+        elif box.makes_rows:
+            raise InvalidArgument(f"a sample cannot be pushed through a {box.op}", got=box.name)
         on = _towards(network, on, end)
     return Pushed(rows, origin, member)
 
@@ -259,6 +265,9 @@ def _aggregate(box: Aggregate, rows: Rows, count: int) -> tuple[Rows, npt.NDArra
         values = np.broadcast_to(np.asarray(expression.args[0].evaluate(rows), dtype=np.float64), (count,))
         if expression.name == "count":
             made[name] = size
+        elif expression.name == "count_distinct":
+            distinct = np.unique(np.stack([groups.astype(np.float64), values]), axis=1)
+            made[name] = np.bincount(distinct[0].astype(np.int64), minlength=len(size)).astype(np.float64)
         elif expression.name in ("avg", "sum"):
             summed = np.bincount(groups, values).astype(np.float64)
             made[name] = summed / size if expression.name == "avg" else summed

@@ -10,7 +10,7 @@ from streamshed.policies.contract import Decision, overload, with_rates
 
 
 @dataclass(frozen=True)
-class NoShedding:
+class KeepAll:
     """Says how much too much there is, and drops nothing."""
 
     name: str = "none"

@@ -35,10 +35,11 @@ from dataclasses import dataclass
 from streamshed.errors import InvalidArgument
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import ends
-from streamshed.network.values import below
+from streamshed.network.value_flow.cells import below
+from streamshed.network.value_flow.certainty import certainties
 from streamshed.policies.contract import SLACK, Decision, overload, with_rates
-from streamshed.policies.road_map import STEP_SIZE, build
-from streamshed.policies.table import RoadMap
+from streamshed.policies.road_map.random import STEP_SIZE, build
+from streamshed.policies.road_map.table import RoadMap
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class LatencyPlanner:
         self.catalog = catalog
         self.outputs = {output.name: output for output in catalog.network.outputs}
         self.ends_in = {name: frozenset(below(catalog.network, name)[1]) for name in catalog.network.arcs}
+        self._certainty = certainties(catalog)
         self._tables: dict[tuple[frozenset[str], frozenset[str]], RoadMap] = {}
 
     def decide(
@@ -110,7 +112,9 @@ class LatencyPlanner:
     def _decision(
         self, catalog: Catalog, table: RoadMap | tuple[()], chosen: int | None, remaining: float
     ) -> Decision:
-        return Decision(self.policy.name, catalog.load, catalog.limit, table, chosen, remaining)
+        return Decision(
+            self.policy.name, catalog.load, catalog.limit, table, chosen, remaining, certainty=self._certainty
+        )
 
     def _table(self, outputs: frozenset[str], full: frozenset[str]) -> RoadMap:
         """The road map of drops that touch these outputs only, below large queues."""

@@ -6,44 +6,31 @@ from collections.abc import Callable
 
 from streamshed.errors import InvalidArgument
 from streamshed.policies.admission import InputCostTop, InputCostUniform, InputRandom, InputUniform
+from streamshed.policies.aurora_greedy import AuroraGreedy
 from streamshed.policies.contract import NetworkPolicy
-from streamshed.policies.keep_all import NoShedding
+from streamshed.policies.fair_network import Fair
+from streamshed.policies.keep_all import KeepAll
 from streamshed.policies.latency import Latency
 from streamshed.policies.optimal import Optimal
-from streamshed.policies.road_map import RandomRoadMap
-from streamshed.policies.road_map_semantic import SemanticRoadMap
+from streamshed.policies.random_points import RandomPoints
+from streamshed.policies.road_map.random import RandomRoadMap
+from streamshed.policies.road_map.semantic import SemanticRoadMap
 
 NETWORK_POLICIES: dict[str, Callable[[int], NetworkPolicy]] = {
+    "none": lambda seed: KeepAll(),
+    "random": RandomPoints,
     "input-random": InputRandom,
     "input-cost-top": lambda seed: InputCostTop(),
     "input-uniform": lambda seed: InputUniform(),
     "input-cost-uniform": lambda seed: InputCostUniform(),
+    "aurora-greedy": lambda seed: AuroraGreedy(),
     "lsrm-random": lambda seed: RandomRoadMap(),
     "lsrm-semantic": lambda seed: SemanticRoadMap(),
     "optimal": lambda seed: Optimal(),
     "latency": lambda seed: Latency(),
+    "fair": lambda seed: Fair(),
 }
-"""Each makes a policy from a seed, which most do not need."""
-
-BASELINES: dict[str, Callable[[int], NetworkPolicy]] = {
-    "none": lambda seed: NoShedding(),
-    "random": lambda seed: InputCostUniform(),
-}
-"""What the others are compared with: no shedding at all, and the same share of every source's rows."""
-
-
-def live_policy(name: str, seed: int = 0) -> NetworkPolicy:
-    """The policy of a name, base lines included.
-
-    >>> live_policy("none").name
-    'none'
-    """
-    if name in BASELINES:
-        return BASELINES[name](seed)
-    if name not in NETWORK_POLICIES:
-        hint = ", ".join([*BASELINES, *NETWORK_POLICIES])
-        raise InvalidArgument("no such policy", got=repr(name), hint=hint)
-    return network_policy(name, seed)
+"""Each makes a policy from a seed, which most do not need. `plan`, `simulate` and `run` take all of them."""
 
 
 def network_policy(name: str, seed: int = 0) -> NetworkPolicy:
@@ -56,7 +43,7 @@ def network_policy(name: str, seed: int = 0) -> NetworkPolicy:
     ...
     streamshed.errors.InvalidArgument: no such policy
       got:  'best'
-      hint: input-random, input-cost-top, input-uniform, input-cost-uniform, lsrm-random, ...
+      hint: none, random, input-random, input-cost-top, input-uniform, input-cost-uniform, ...
     """
     if name not in NETWORK_POLICIES:
         raise InvalidArgument("no such policy", got=repr(name), hint=", ".join(NETWORK_POLICIES))

@@ -72,7 +72,7 @@ def collected(files: Iterable[str], read: Callable[[str], bytes | None]) -> dict
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryLine:
     """One line of a journal: what was noted of `name` at a time."""
 
     at: datetime
@@ -87,7 +87,7 @@ class Entry:
         return {"name": self.name, **self.what}
 
 
-def read_history(checkpoint: Path) -> list[Entry]:
+def read_history(checkpoint: Path) -> list[HistoryLine]:
     """What the journals in a checkpoint of this machine say, in the order of time."""
     if not checkpoint.is_dir():
         raise InvalidArgument(
@@ -110,7 +110,10 @@ def read_history(checkpoint: Path) -> list[Entry]:
             "a journal begins with the first change of plan",
         )
     entries = [
-        Entry(at, name, line) for name, lines in found.items() for line in lines if (at := _time(line)) is not None
+        HistoryLine(at, name, line)
+        for name, lines in found.items()
+        for line in lines
+        if (at := _time(line)) is not None
     ]
     return sorted(entries, key=lambda entry: entry.at)
 

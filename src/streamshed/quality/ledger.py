@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamshed.records import Plan, QualityReport, Sample
+from streamshed.quality.latency_histogram import LatencyHistogram
+from streamshed.quality.node_statistics import NodeStatistics
+from streamshed.quality.report import Report
+from streamshed.quality.saved_report import as_saved, from_saved
+from streamshed.records import Mode, Plan, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +24,21 @@ class Entry:
     @property
     def would_shed(self) -> int:
         """Rows that enforcing the plan would have dropped (dry-run)."""
+        if self.plan.mode is not Mode.DRY_RUN:
+            return 0
         return round(self.sample.kept * (1.0 - self.plan.would_keep / max(self.plan.keep, 1e-12)))
+
+
+def latencies_of(sample: Sample, kept: float) -> LatencyHistogram:
+    """Latencies of the rows that a batch kept.
+
+    They arrived evenly over the time that the oldest of them waited, and are done when the batch is.
+    """
+    return LatencyHistogram.uniform(sample.duration, sample.latency, kept)
 
 
 class Ledger:
     """Adds up batches by query. A batch that is replayed after a crash is counted once.
-
-    arrived = kept + shed holds for every entry and for every total by construction: what is stored
-    are the two counts Spark made itself, and shed is their difference.
 
     >>> ledger = Ledger()
     >>> entry = Sample(at=2.0, started=1.0, arrived=10, kept=4, query="q", batch=0)
@@ -38,64 +49,78 @@ class Ledger:
     """
 
     def __init__(self, recent: int = 1000) -> None:
-        self._by_query: dict[str, QualityReport] = {}
+        self._by_query: dict[str, Report] = {}
         self._last_batch: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self.recent: deque[Entry] = deque(maxlen=recent)
         """The newest batches, oldest first."""
+        self.nodes: deque[NodeStatistics] = deque(maxlen=recent)
+        """What nodes told of themselves, oldest first."""
 
-    def open(self, query: str, name: str, committed: int = -1) -> None:
-        """A query begins to be counted; what it committed before anybody counted is nobody's loss."""
+    def open(self, query: str, name: str, committed: int | None = None) -> None:
+        """A query begins to be counted; what it committed before anybody counted is nobody's loss.
+
+        Where nobody knows what that was, counting begins with the first batch that is entered.
+        """
         self._names[query] = name
-        self._last_batch.setdefault(query, committed)
+        if committed is not None:
+            self._last_batch.setdefault(query, committed)
 
-    def record(self, sample: Sample, plan: Plan, *, bound: float) -> bool:
-        """Enter a finished batch; False if it was there already."""
-        last = self._last_batch.get(sample.query, -1)
-        if sample.batch <= last:
-            return False
+    def record(self, sample: Sample, plan: Plan, *, bound: float, would_shed: int | None = None) -> bool:
+        """Enter a finished batch of a shed stream; False if it was there already.
+
+        In dry-run `would_shed` is what the controller says of the batch's rows (`Controller.would_shed`);
+        without it, what the plan's drops would have taken.
+        """
         entry = Entry(sample, plan)
-        self.recent.append(entry)
-        self._last_batch[sample.query] = sample.batch
-        old = self.of(sample.query)
-        counted = sample.arrived > 0
-        seen = old.batches + counted
-        mean = old.latency_mean + (sample.latency - old.latency_mean) / seen if counted else old.latency_mean
-        self._by_query[sample.query] = QualityReport(
-            arrived=old.arrived + sample.arrived,
-            kept=old.kept + sample.kept,
-            would_shed=old.would_shed + entry.would_shed,
-            batches=seen,
-            unseen=old.unseen + (sample.batch - last - 1),
-            latency_mean=mean,
-            latency_max=max(old.latency_max, sample.latency) if counted else old.latency_max,
-            over_bound=old.over_bound + (counted and sample.latency > bound),
+        some = sample.arrived > 0
+        batch = Report(
+            arrived=sample.arrived,
+            kept=sample.kept,
+            cut=sample.cut,
+            expired=sample.expired,
+            would_shed=entry.would_shed if would_shed is None else would_shed,
+            batches=int(some),
+            over_bound=int(some and sample.latency > bound),
+            latency_last=sample.latency if some else 0.0,
+            latencies=latencies_of(sample, sample.kept),
         )
+        if not self.enter(sample.query, sample.batch, batch):
+            return False
+        self.recent.append(entry)
         return True
+
+    def enter(self, query: str, batch: int, report: Report) -> bool:
+        """Enter what a batch did; False if it was there already. Batches that were left out are `unseen`."""
+        last = self._last_batch.get(query)
+        if last is not None and batch <= last:
+            return False
+        self._last_batch[query] = batch
+        total = self.of(query).plus(report)
+        skipped = 0 if last is None else batch - last - 1
+        newest = report.latency_last if report.batches else self.of(query).latency_last
+        self._by_query[query] = replace(total, unseen=total.unseen + skipped, latency_last=newest)
+        return True
+
+    def enter_node(self, statistics: NodeStatistics) -> None:
+        """What a node tells of itself, once a minute."""
+        self.nodes.append(statistics)
+
+    def miss(self, query: str, batch: int) -> None:
+        """A batch was done, and its counts are not known."""
+        self.enter(query, batch, Report(unseen=1))
 
     def last_batch(self, query: str) -> int:
         return self._last_batch.get(query, -1)
 
-    def of(self, query: str) -> QualityReport:
+    def of(self, query: str) -> Report:
         """One query's totals."""
-        return self._by_query.get(query, QualityReport())
+        return self._by_query.get(query, Report())
 
-    def report(self) -> QualityReport:
+    def report(self) -> Report:
         """Totals of the stream, and of each query by its name."""
-        reports = self._by_query
-        batches = sum(r.batches for r in reports.values())
-        most = max(reports.values(), key=lambda r: r.arrived, default=QualityReport())
-        return QualityReport(
-            arrived=most.arrived,
-            kept=most.kept,
-            would_shed=most.would_shed,
-            batches=batches,
-            unseen=sum(r.unseen for r in reports.values()),
-            latency_mean=sum(r.latency_mean * r.batches for r in reports.values()) / batches if batches else 0.0,
-            latency_max=max((r.latency_max for r in reports.values()), default=0.0),
-            over_bound=sum(r.over_bound for r in reports.values()),
-            by_query={self._name(query): report for query, report in reports.items()},
-        )
+        whole = Report.of_readers({self._name(query): report for query, report in self._by_query.items()})
+        return replace(whole, by_node={each.node: each for each in self.nodes})
 
     def _name(self, query: str) -> str:
         name = self._names.get(query, query)
@@ -104,21 +129,11 @@ class Ledger:
 
     def totals(self, query: str) -> dict[str, Any]:
         """A query's totals as JSON-able data, for the checkpoint."""
-        report = self.of(query)
-        fields = (
-            "arrived",
-            "kept",
-            "would_shed",
-            "batches",
-            "unseen",
-            "latency_mean",
-            "latency_max",
-            "over_bound",
-        )
-        return {"last_batch": self.last_batch(query)} | {name: getattr(report, name) for name in fields}
+        return {"last_batch": self.last_batch(query), **as_saved(self.of(query))}
 
     def restore(self, query: str, totals: Mapping[str, Any]) -> None:
-        """Continue a query's totals after a restart."""
-        fields = {name: value for name, value in totals.items() if name != "last_batch"}
-        self._by_query[query] = replace(QualityReport(), **fields)
-        self._last_batch[query] = int(totals["last_batch"])
+        """Continue a query's totals after a restart; raises one of `saved_report.BROKEN` if they are none."""
+        report, last = from_saved(totals), int(totals["last_batch"])
+        self._by_query[query] = report
+        if last >= 0:
+            self._last_batch[query] = last

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,19 @@ from streamshed.loop.load_level import LoadLevel
 from streamshed.loop.network_shedding import NetworkShedding
 from streamshed.loop.steady_rate import SteadyRate
 from streamshed.network.catalog import Catalog
-from streamshed.network.values import loss_graphs
+from streamshed.network.value_flow.cells import loss_graphs
 from streamshed.policies.contract import Decision, NetworkPolicy
 from streamshed.policies.latency import Latency
-from streamshed.records import Drop, Flows, Sample
-from streamshed.sim.engine import Observation, Simulation
-from streamshed.sim.kernel import Floats, Ints
-from streamshed.sim.quality import jain, sic, tuple_utility
+from streamshed.quality import Report
+from streamshed.quality.latency_histogram import LatencyHistogram
+from streamshed.quality.report import OutputCounts
+from streamshed.quality.row_counts import RowCounts
+from streamshed.quality.sic import below_a_window, information, jain, sic_by_output
+from streamshed.records import Drop, Flows, Mode, Sample
+from streamshed.sim.network.aware import BoxLatency
+from streamshed.sim.network.engine import Observation, Simulation
+from streamshed.sim.network.kernel import Floats, Ints
+from streamshed.sim.quality import tuple_utility
 from streamshed.sim.scenario import Scenario
 
 Decide = Callable[[Observation], Decision]
@@ -57,6 +64,17 @@ class Outcome:
     arrived: int
     outputs: Mapping[str, OutputQuality]
     jain: float
+    load_aware: Mapping[str, BoxLatency] = field(default_factory=dict)
+    """Queuing and completion latencies at the boxes that shed by themselves. What they shed is in `dropped`."""
+    counted: Report = field(default_factory=Report, repr=False)
+
+    def report(self) -> Report:
+        """The same as what handles on Spark report.
+
+        Latencies are those of all rows delivered. An output's utility is its tuple utility; its rows and its
+        utility are those after the warm-up.
+        """
+        return self.counted
 
     @property
     def tuple_loss(self) -> float:
@@ -69,7 +87,10 @@ class Outcome:
         return 100 * (1 - float(np.mean([output.value_utility for output in self.outputs.values()])))
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        told = {name: value for name, value in asdict(self).items() if name != "counted"}
+        if not self.load_aware:
+            del told["load_aware"]
+        return told
 
 
 def expected(scenario: Scenario) -> Expected:
@@ -88,6 +109,9 @@ def simulate(
     reference: Expected | None = None,
     warm_up: float = 0.0,
     watch: Callable[[Observation], None] | None = None,
+    mode: Mode = Mode.ENFORCE,
+    floor: float = 0.0,
+    pin: tuple[Drop, ...] | None = None,
 ) -> Outcome:
     """Run a scenario under a policy.
 
@@ -95,17 +119,23 @@ def simulate(
     warm_up: rows that arrived in the first so many seconds do not count for the utilities; the monitor needs
         an interval to see its first rates
     watch: is shown every observation
+    mode, floor, pin: as on Spark; pinned drops are in force whatever the load is, unless the mode forbids it
     """
     reference = reference or expected(scenario)
     simulation = Simulation(scenario)
-    controller = controller_of(policy, scenario.catalog)
+    controller = controller_of(policy, scenario.catalog, Limits(mode, floor))
     drops: tuple[Drop, ...] = ()
+    if pin is not None:
+        drops = pin if mode is Mode.ENFORCE else ()
+        simulation.use(drops)
     epochs = [0]
     while not simulation.over:
         seen = simulation.advance()
         if watch:
             watch(seen)
-        wanted = controller.observe(sample_of(seen, thinned=bool(drops))).drops
+        wanted = controller.observe(sample_of(seen, thinned=bool(drops or simulation.load_aware))).drops
+        if pin is not None:
+            wanted = drops
         epochs.append(epochs[-1] + (wanted != drops))
         drops = wanted
         simulation.use(drops)
@@ -113,13 +143,13 @@ def simulate(
     return _outcome(simulation, policy.name, reference, epochs, warm_up)
 
 
-def controller_of(policy: NetworkPolicy, catalog: Catalog) -> Controller:
+def controller_of(policy: NetworkPolicy, catalog: Catalog, limits: Limits) -> Controller:
     """The one controller, by load against capacity. As in LSRM, drops come and go with the load, by any step."""
     by_latency = isinstance(policy, Latency)
     return Controller(
         NetworkShedding(policy, catalog, rate=SteadyRate, nominal=True),
         latency=None,
-        limits=Limits(floor=0.0),
+        limits=limits,
         steps=Steps(rise=float("inf"), dead_band=None),
         load=lambda query, bound: LoadLevel(catalog, by_latency=by_latency),
     )
@@ -138,20 +168,27 @@ def _outcome(
     simulation: Simulation, policy: str, reference: Expected, epochs: list[int], warm_up: float
 ) -> Outcome:
     scenario = simulation.scenario
+    intervals = len(epochs) - 1
     first = round(warm_up / scenario.interval)
     width = simulation.delivered.shape[1]
     epochs = (epochs + [epochs[-1]] * width)[first:width]
     graphs = loss_graphs(scenario.catalog)
-    shares = sic(scenario.network, simulation.passed_by_origin())
+    passed = simulation.passed_by_origin()
+    shares = sic_by_output(scenario.network, passed)
+    windowed = {name: below_a_window(scenario.network, name) for name in shares}
     outputs = {}
+    histograms = []
     for index, output in enumerate(scenario.network.outputs):
         latencies = simulation.latencies(output.name)
+        histograms.append(LatencyHistogram.of(latencies))
         wanted, got = reference.delivered[index, first:], simulation.delivered[index, first:]
         worth, kept = reference.value[index, first:].sum(), simulation.value[index, first:].sum()
         outputs[output.name] = OutputQuality(
             expected=int(wanted.sum()),
             delivered=int(got.sum()),
-            tuple_utility=tuple_utility(graphs[output.name], wanted, got, epochs),
+            tuple_utility=graphs[output.name](100.0 * shares[output.name])
+            if windowed[output.name]
+            else tuple_utility(graphs[output.name], wanted, got, epochs),
             value_utility=float(kept / worth) if worth > 0 else 1.0,
             sic=shares[output.name],
             latency_mean=float(latencies.mean()) if len(latencies) else None,
@@ -168,4 +205,21 @@ def _outcome(
         arrived=sum(arrived.values()),
         outputs=outputs,
         jain=jain(shares.values()),
+        load_aware=simulation.box_latencies(),
+        counted=Report.of_network(
+            arrived,
+            {name: RowCounts(rows, rows - kept) for name, (rows, kept) in simulation.passed().items()},
+            batches=intervals,
+            latencies=reduce(LatencyHistogram.plus, histograms, LatencyHistogram()),
+            by_output={
+                name: OutputCounts(
+                    quality.delivered,
+                    float(quality.expected),
+                    quality.tuple_utility,
+                    information=information(scenario.network, name, arrived, passed),
+                    windowed=windowed[name],
+                )
+                for name, quality in outputs.items()
+            },
+        ),
     )

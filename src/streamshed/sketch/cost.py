@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamshed.errors import InvalidArgument
-from streamshed.jit import compiled, inlined
-from streamshed.sketch.count_min import CountMin, Matrix, Size, add_each, check_mergeable, check_weights
+from streamshed.jit import inlined, quick
+from streamshed.sketch.count_min import CountMin, Matrix, Size, check_mergeable, check_weights
 from streamshed.sketch.hashing import CarterWegman, Digests, cell_of, check_digests
 
 Nanoseconds = NDArray[np.float64]
@@ -66,8 +66,7 @@ class CostSketch:
     def add_many(self, keys: Digests, nanoseconds: Matrix) -> None:
         check_digests(keys)
         check_weights(keys, nanoseconds)
-        add_each(self.frequencies, self.hashes.a, self.hashes.b, keys, np.ones(len(keys), np.int64))
-        add_each(self.durations, self.hashes.a, self.hashes.b, keys, nanoseconds)
+        time_each(self.frequencies, self.durations, self.hashes.a, self.hashes.b, keys, nanoseconds)
 
     def estimate(self, key: int) -> float:
         """W/F at the row with the least F, the first such row if there are several."""
@@ -110,7 +109,7 @@ class CostSketch:
         return cls(frequencies.hashes, frequencies.counts, durations.counts)
 
 
-@compiled
+@quick
 def estimate_each(
     frequencies: Matrix,
     durations: Matrix,
@@ -142,3 +141,41 @@ def estimate_one(
         if least < 0 or frequencies[i, cell] < least:
             least, took = frequencies[i, cell], durations[i, cell]
     return float(took / least) if least > 0 else mean
+
+
+@inlined
+def mean_of(frequencies: Matrix, durations: Matrix) -> float:
+    """The mean cost of all rows; 0 before the first."""
+    return float(durations[0].sum() / max(frequencies[0].sum(), 1))
+
+
+@inlined
+def ratio_of(often: int, took: int, mean: float) -> float:
+    """W/F of a cell; the mean of all where nothing was seen."""
+    return took / often if often > 0 else mean
+
+
+@inlined
+def time_one(
+    frequencies: Matrix, durations: Matrix, a: NDArray[np.int64], b: NDArray[np.int64], key: int, took: int
+) -> None:
+    """A row of this key took so long."""
+    rows, columns = frequencies.shape
+    for i in range(rows):
+        cell = cell_of(a[i], b[i], key, columns)
+        frequencies[i, cell] += 1
+        durations[i, cell] += took
+
+
+@quick
+def time_each(
+    frequencies: Matrix,
+    durations: Matrix,
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    keys: Digests,
+    nanoseconds: Matrix,
+) -> None:
+    """Rows of these keys took so long."""
+    for n in range(len(keys)):
+        time_one(frequencies, durations, a, b, keys[n], nanoseconds[n])

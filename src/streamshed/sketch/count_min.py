@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamshed.errors import InvalidArgument
-from streamshed.jit import compiled
+from streamshed.jit import quick
 from streamshed.sketch.hashing import CarterWegman, Digests, cell_of, check_digests
 
 Matrix = NDArray[np.int64]
@@ -39,16 +39,13 @@ class Size:
 
     @classmethod
     def of(cls, epsilon: float, delta: float) -> Size:
-        for name, value in (("epsilon", epsilon), ("delta", delta)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-                raise InvalidArgument(f"{name} must be above 0 and below 1", got=value, hint=_HINTS[name])
+        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon <= 1:
+            hint = "0.05 gives 55 columns; smaller is more exact"
+            raise InvalidArgument("epsilon must be above 0 and at most 1", got=epsilon, hint=hint)
+        if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 < delta < 1:
+            hint = "0.1 gives 4 rows; smaller is more certain"
+            raise InvalidArgument("delta must be above 0 and below 1", got=delta, hint=hint)
         return cls(max(1, math.ceil(math.log2(1 / delta))), math.ceil(math.e / epsilon))
-
-
-_HINTS = {
-    "epsilon": "0.05 gives 55 columns; smaller is more exact",
-    "delta": "0.1 gives 4 rows; smaller is more certain",
-}
 
 
 class CountMin:
@@ -158,7 +155,7 @@ def check_weights(keys: Digests, weights: Matrix) -> None:
         raise InvalidArgument("a weight must not be negative", got=int(weights.min()))
 
 
-@compiled
+@quick
 def add_each(counts: Matrix, a: NDArray[np.int64], b: NDArray[np.int64], keys: Digests, weights: Matrix) -> None:
     """Add every key's weight to its cell of each row."""
     rows, columns = counts.shape

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamshed.errors import InvalidArgument
-from streamshed.jit import compiled
+from streamshed.jit import compiled, quick
 
 PRIME = 2**31 - 1
 """p of the Carter-Wegman family, and the bound of digests."""
@@ -175,7 +175,7 @@ def check_digests(keys: Digests) -> None:
         )
 
 
-@compiled
+@quick
 def cell_of(a: int, b: int, key: int, columns: int) -> int:
     """((a·key + b) mod p) mod c; no division by p, as 2³¹ ≡ 1: the upper bits are added to the lower ones."""
     value = a * key + b

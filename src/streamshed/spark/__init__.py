@@ -1,13 +1,21 @@
-"""The Spark runtime: plans carried out inside running streaming queries.
+"""The Spark runtime: plans carried out inside running streaming queries. From the entries down:
 
-    shed         one stream: its drop, and its handle (shedder)
-    load_aware   a Python function that drops rows by what they cost: load_shedder (the handle), cost_orders (what
-                 the tasks are told), cost_stage (what they do), cost_control (what is learned of it)
-    runtime      a network: prepare (checks), running_network (the handle), network_enforcer (which plan is in
-                 force), layout (which outputs run where), sql and slots (boxes and drops), fused_query and
-                 stateful_query (network_query in common), network_books and network_diary, sinks, load_aware_box
-    calibrate    what the boxes of a network cost
+    handles      `ss.handle`: from a DataFrame, a query or a name to what sheds there
+    network/     `ss.run`: run, prepare (checks), running_network (the handle), enforcer (which plan is in force),
+                 query_layout (which outputs run where), sql and slots (boxes and drops), fused_query and
+                 stateful_query (network_query in common), books and diary, sinks, load_aware_box, calibrate
+    drop_in/     `ss.shed`: shed, shedder (the handle), drop_order (the drop itself), identity (what a row is),
+                 connect_shed (over Spark Connect)
+    load_aware/  `ss.load_aware`: load_aware, load_shedder (the handle), cost_orders (what the tasks are told),
+                 cost_stage (what they do), mail (how they report), cost_control (what is learned of it)
+    real_time/   `ss.shed(…, trigger="real-time")`: ladder_shed, ladder_shedder (the handle), age_ladder,
+                 ladder_rule and LadderRule.java (who passes), executor_control (what is in force), ladder_books,
+                 live_counts, refusals
+    handle       what every handle has
+    watch/       what the queries did: session_monitor, query_watch, progress, plan_counts, stage_times, clock_skew
+    journal      what was shed when
+    orders/      plans as data: store, history, order_file, enforcer; the time budget: batch_clock, budget_carrier
+    arguments, session, worker, columns, native
 
-Below all of them: orders (plans as data), handle (what every handle has), monitor and progress (what a batch did),
-counts and statistics (how many rows), journal (what was shed when), arguments, session, worker.
+Imports go down this list only (import-linter).
 """

@@ -13,13 +13,13 @@ from pyspark.sql.types import BooleanType, DataType, NumericType, StructType, Ti
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.records import Mode
-from streamshed.spark.orders.identity import hashable, quoted
+from streamshed.spark.columns import hashable, quoted
 
 
 def check_stream(events: object, caller: str = "shed") -> None:
     if type(events).__module__.startswith("pyspark.sql.connect"):
         raise InvalidArgument(
-            "Spark Connect is not supported: row counts come from the plans of a session in this process",
+            f"{caller}() needs a session in this process; over Spark Connect there is shed(), with a time budget",
             got=type(events).__module__,
             hint="use a classic session (without .remote(…))",
         )
@@ -106,13 +106,13 @@ def check_hashable(events: DataFrame, key: str | Sequence[str]) -> list[Column]:
     return keys
 
 
-def check_protect(events: DataFrame, protect: str | Column | None) -> Column | None:
+def check_protect(events: DataFrame, protect: str | Column | None, what: str = "protect") -> Column | None:
     if protect is None:
         return None
-    condition, kind = _expression(events, protect, "protect", "a condition")
+    condition, kind = check_expression(events, protect, what, "a condition")
     if not isinstance(kind, BooleanType):
         raise InvalidArgument(
-            "protect must be true or false for a row",
+            f"{what} must be true or false for a row",
             got=f"{protect!r}, which is {kind.simpleString()}",
             hint="write a condition such as \"priority = 'high'\"",
         )
@@ -122,7 +122,7 @@ def check_protect(events: DataFrame, protect: str | Column | None) -> Column | N
 def check_cost(events: DataFrame, cost: str | Column | None) -> Column | None:
     if cost is None:
         return None
-    expression, kind = _expression(events, cost, "cost", "an expression")
+    expression, kind = check_expression(events, cost, "cost", "an expression")
     if not isinstance(kind, NumericType):
         raise InvalidArgument(
             "cost must be a number of seconds", got=f"{cost!r}, which is {kind.simpleString()}", hint='"0.002 * n"'
@@ -130,7 +130,7 @@ def check_cost(events: DataFrame, cost: str | Column | None) -> Column | None:
     return expression
 
 
-def _expression(events: DataFrame, given: str | Column, what: str, kind: str) -> tuple[Column, DataType]:
+def check_expression(events: DataFrame, given: str | Column, what: str, kind: str) -> tuple[Column, DataType]:
     """An expression on a stream, with its type."""
     try:
         expression = F.expr(given) if isinstance(given, str) else given
@@ -193,3 +193,31 @@ def check_schema(schema: str | StructType) -> StructType:
 def check_choice(what: str, got: str, choices: tuple[str, ...]) -> None:
     if got not in choices:
         raise InvalidArgument(f"there is no such {what}", got=repr(got), hint=f"choose from: {', '.join(choices)}")
+
+
+def check_max_shed(share: float | None) -> float:
+    return 1.0 if share is None else check_floor(share, "max_shed")
+
+
+def check_budget(budget: bool | str | float | timedelta, bound: float) -> float | None:
+    """Seconds that a batch may have at most: 0 for no budget at all, None for what the controller finds right."""
+    if isinstance(budget, bool):
+        return None if budget else 0.0
+    allowed = seconds(budget, "budget")
+    if allowed > bound:
+        raise InvalidArgument(
+            "the budget of a batch is longer than the bound that it is there for",
+            got=f"budget {allowed:g} s, latency {bound:g} s",
+            hint="a row waits for one batch and then for its own: about half of the bound; or leave budget out",
+        )
+    return allowed
+
+
+def check_expired(expired: str, has_arrival: bool) -> None:
+    check_choice("way with rows that are too late already (expired)", expired, ("keep", "drop"))
+    if expired == "drop" and not has_arrival:
+        raise InvalidArgument(
+            "how old rows are is told by their arrival column, and none is named",
+            got='expired="drop" without arrived',
+            hint='give arrived="…" as well',
+        )

@@ -30,11 +30,21 @@ class UnknownSetting(StreamshedError, AttributeError):
     """Something was assigned that a handle does not have."""
 
 
+_NEWS = ("drops", "wanted", "mode", "reason")
+
+
+def is_news(before: Plan, plan: Plan) -> bool:
+    """Whether a plan is worth telling of. A batch's time is not: it is another one in nearly every batch."""
+    return any(getattr(before, what) != getattr(plan, what) for what in _NEWS)
+
+
 class Handle:
     """The base of handles: a context manager whose attributes cannot be misspelt."""
 
     settings: ClassVar[tuple[str, ...]] = ()
     """What may be set while it runs."""
+    former: ClassVar[tuple[str, ...]] = ()
+    """Names that settings had before."""
     name: str
 
     def __init__(self, name: str) -> None:
@@ -50,7 +60,7 @@ class Handle:
     def __setattr__(self, name: str, value: Any) -> None:
         declared = any(name in vars(kind).get("__annotations__", ()) for kind in type(self).__mro__)
         first = declared and name not in self.__dict__
-        if not (name.startswith("_") or name in self.settings or first):
+        if not (name.startswith("_") or name in self.settings or name in self.former or first):
             raise UnknownSetting(
                 f"{type(self).__name__} has no setting {name!r}",
                 got=f"{name} = {value!r}",

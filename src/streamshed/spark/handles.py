@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TypeVar, cast
+
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamshed.errors import InvalidArgument
+from streamshed.spark.drop_in.connect_shed import connect_handle
+from streamshed.spark.drop_in.shedder import Shedder
 from streamshed.spark.handle import Handle
-from streamshed.spark.monitor import SessionMonitor, Watched
+from streamshed.spark.load_aware.load_shedder import LoadShedder
+from streamshed.spark.watch.query_watch import Watched
+from streamshed.spark.watch.session_monitor import SessionMonitor
+
+HandleT = TypeVar("HandleT", Shedder, LoadShedder)
 
 
 def handle(of: DataFrame | StreamingQuery | str | Handle) -> Handle:
@@ -29,6 +37,9 @@ def handle(of: DataFrame | StreamingQuery | str | Handle) -> Handle:
     """
     if isinstance(of, Handle):
         return of
+    remote = connect_handle(of)
+    if remote is not None:
+        return remote
     if isinstance(of, DataFrame):
         streams = SessionMonitor.streams_behind(of)
     elif isinstance(of, StreamingQuery):
@@ -55,6 +66,36 @@ def handle(of: DataFrame | StreamingQuery | str | Handle) -> Handle:
         "nobody sheds there",
         got=repr(of) if isinstance(of, str) else type(of).__name__,
         hint=f"these are known: {known}" if known else "nothing is shed in this process",
+    )
+
+
+def shedder(kept: DataFrame) -> Shedder:
+    """The handle of a DataFrame that `shed` returned, or that was made from one.
+
+    Over Spark Connect only of the very one that it returned, with `report()` and `plan` alone. For
+    real-time mode ask `handle`.
+    """
+    remote = connect_handle(kept)
+    if remote is not None:
+        return cast("Shedder", remote)
+    return _only(kept, Shedder, "shed stream", "shed")
+
+
+def load_shedder(out: DataFrame) -> LoadShedder:
+    """The handle of a DataFrame that `load_aware` returned, or that was made from one."""
+    return _only(out, LoadShedder, "load-aware operator", "load_aware")
+
+
+def _only(frame: DataFrame, kind: type[HandleT], thing: str, call: str) -> HandleT:
+    """The one handle of a kind behind a DataFrame."""
+    streams = SessionMonitor.streams_behind(frame) if isinstance(frame, DataFrame) else []
+    handles = [stream for stream in streams if isinstance(stream, kind)]
+    if len(handles) == 1:
+        return handles[0]
+    raise InvalidArgument(
+        f"this DataFrame is made of several {thing}s" if handles else f"this is not a {thing}",
+        got=", ".join(each.name for each in handles) or type(frame).__name__,
+        hint=f"give the DataFrame that one call of {call}() returned, or one made from it",
     )
 
 

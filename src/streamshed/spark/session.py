@@ -8,10 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streamshed.errors import EnvironmentProblem
@@ -53,8 +55,11 @@ def check_spark(version: str) -> None:
         )
 
 
-def local_session(name: str, master: str = "local[*]", **settings: str) -> SparkSession:
-    """A quiet Spark on this machine, for the demo and the benchmarks."""
+def local_session(name: str, master: str = "local[*]", silent: bool = False, /, **settings: str) -> SparkSession:
+    """A quiet Spark on this machine, for the demo and the benchmarks.
+
+    `silent`: not even what Java and Spark say while they start comes to the screen, unless they cannot.
+    """
     check_java()
     # Python workers must be this interpreter, with this package, whatever python3 is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -74,7 +79,21 @@ def local_session(name: str, master: str = "local[*]", **settings: str) -> Spark
     }
     for key, value in (defaults | settings).items():
         builder = builder.config(key, value)
+    if silent and SparkContext._gateway is None:
+        conf = SparkConf().setMaster(master).setAppName(name).setAll(list((defaults | settings).items()))
+        SparkContext._ensure_initialized(gateway=_silent_gateway(conf))
     return builder.getOrCreate()
+
+
+def _silent_gateway(conf: SparkConf) -> Any:
+    """Start Spark's JVM with its words going to a file."""
+    with tempfile.TemporaryFile() as words:
+        try:
+            return launch_gateway(conf, {"stderr": words})
+        except Exception as error:
+            words.seek(0)
+            said = words.read().decode(errors="replace").strip()
+            raise EnvironmentProblem("Spark could not be started", got=f"{error}\n{said}") from error
 
 
 def leave_spark() -> None:

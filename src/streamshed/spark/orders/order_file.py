@@ -82,7 +82,7 @@ class HistoryFile(Generic[SpanT, HistoryT]):
             raise InvalidArgument(
                 "the control file cannot be written",
                 got=f"{self.path}: {root_cause(error)}",
-                hint="give control= a folder that this user may write to",
+                hint="give state= a folder that this user may write to",
             ) from error
 
     def put(

@@ -1,0 +1,1 @@
+"""The language of filters and maps: parsed, evaluated, rendered, analysed."""

@@ -1,0 +1,1 @@
+"""Networks as text: YAML, DISSP's XML, and drawings of them."""

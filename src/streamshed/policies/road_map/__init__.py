@@ -1,0 +1,1 @@
+"""The Load Shedding Road Map: its table, and the two ways to fill it."""

@@ -1,0 +1,1 @@
+"""A network in virtual time: rows, boxes, queues, and the event loop."""

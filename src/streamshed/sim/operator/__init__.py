@@ -1,0 +1,1 @@
+"""One operator in virtual time, for Load-Aware Shedding."""

@@ -1,0 +1,1 @@
+"""`shed`: one line in an existing job."""

@@ -1,0 +1,1 @@
+"""`load_aware`: one expensive function, kept at its queuing latency."""

@@ -1,0 +1,114 @@
+"""Calls into the JVM as columns: static methods, methods of an object that travels with a task, code of our own.
+
+Spark puts such a call into the code that it generates for a stage: no Python, no jar, no reflection at run time; a
+call costs what it costs in Java. All of them are non-deterministic for the optimizer: it moves none of them, makes
+none of them once for all rows, and leaves none out that a row needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
+
+_PRIMITIVE = ("bigint", "int", "boolean")  # never null; said so, Spark writes half as much code
+_REFERENCE = "java.util.concurrent.atomic.AtomicReference"
+_CODEGEN = "org.apache.spark.sql.catalyst.expressions.codegen"
+
+
+class Native:
+    """Makes columns of calls into the JVM, for one session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self.jvm = jvm
+        self._gateway: Any = spark.sparkContext._gateway
+        self._types = jvm.org.apache.spark.sql.types.DataTypes
+        self._expressions = jvm.org.apache.spark.sql.catalyst.expressions
+
+    def static(self, owner: str, method: str, kind: str, *arguments: Column) -> Column:
+        """Call a static method. `kind`: what it gives, as the SQL name of a type or the name of a Java class."""
+        call = self._expressions.objects.StaticInvoke(
+            self._class(owner),
+            self._type(kind),
+            method,
+            self._sequence([self._expression(each) for each in arguments]),
+            self._sequence([]),
+            False,  # a null argument is passed on
+            kind not in _PRIMITIVE,
+            False,  # not deterministic
+            getattr(getattr(self.jvm.scala, "None$"), "MODULE$"),
+        )
+        return self._column(call)
+
+    def invoke(self, target: Column, method: str, kind: str, *arguments: Column) -> Column:
+        """Call a method of an object; of null it gives null."""
+        made = self._sequence([self._expression(each) for each in arguments])
+        call = self._expressions.objects.Invoke(
+            self._expression(target),
+            method,
+            self._type(kind),
+            made,
+            self._sequence([]),
+            False,
+            kind not in _PRIMITIVE,
+            False,
+        )
+        return self._column(call)
+
+    def literal(self, value: Any, kind: str) -> Column:
+        """A Java object as a literal. It travels with the code: every task has a copy of its own.
+
+        Literals of one stage that are the same object here are the same object there.
+        """
+        return self._column(self._expressions.Literal(value, self._type(kind)))
+
+    def compiled(self, source: str, references: list[Any], kind: str) -> Column:
+        """An object of a Java class that is compiled where the task runs, as Spark compiles its own generated
+        code.
+
+        One for each task, made at its first row. `source` is the body of a class with a method `Object
+        generate(Object[] references)`. Methods that do much go there: what is made of expressions ends up in one
+        method with the user's own work, and beyond 8,000 bytes the JVM does not compile that any more.
+        """
+        code = getattr(self.jvm, f"{_CODEGEN}.CodeAndComment")(source, self._empty_map())
+        compiler = f"{_CODEGEN}.CodeGenerator"
+        pair = self.static(compiler, "compile", "scala.Tuple2", self.literal(code, f"{_CODEGEN}.CodeAndComment"))
+        made = self.invoke(pair, "_1", f"{_CODEGEN}.GeneratedClass")
+        handed = self._gateway.new_array(self.jvm.java.lang.Object, len(references))
+        for place, reference in enumerate(references):
+            handed[place] = reference
+        fresh = self.invoke(made, "generate", kind, self.literal(handed, "[Ljava.lang.Object;"))
+        holder = self.literal(self.jvm.java.util.concurrent.atomic.AtomicReference(), _REFERENCE)
+        there = self.invoke(holder, "getPlain", kind)
+        return F.coalesce(there, F.when(self.invoke(holder, "getAndSet", kind, fresh).isNull(), there))
+
+    def _empty_map(self) -> Any:
+        return getattr(getattr(self.jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+
+    def _type(self, kind: str) -> Any:
+        """A type of Spark's by its SQL name, or a Java class as a type."""
+        simple = {
+            "bigint": self._types.LongType,
+            "int": self._types.IntegerType,
+            "boolean": self._types.BooleanType,
+        }
+        found = simple.get(kind)
+        return self.jvm.org.apache.spark.sql.types.ObjectType(self._class(kind)) if found is None else found
+
+    def _class(self, name: str) -> Any:
+        return self.jvm.java.lang.Class.forName(name)
+
+    def _expression(self, column: Column) -> Any:
+        return self.jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc)
+
+    def _column(self, expression: Any) -> Column:
+        return ClassicColumn(self.jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+    def _sequence(self, items: list[Any]) -> Any:
+        found = self.jvm.java.util.ArrayList()
+        for item in items:
+            found.add(item)
+        return self.jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()

@@ -1,0 +1,1 @@
+"""`run`: a network of queries on Spark."""

@@ -1,0 +1,105 @@
+"""One streaming query for one output below joins or windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streamshed.network.graph import CountWindow, arc
+from streamshed.spark.network.count_window import windows
+from streamshed.spark.network.network_query import NetworkQuery, view_numbers
+from streamshed.spark.network.sql import CONTROL, Writer, raw_arc
+from streamshed.spark.watch.plan_counts import ARRIVED, PlanReader, mark
+
+
+class StatefulQuery(NetworkQuery):
+    """One output below joins or windows. The drops are part of its plan, and read the control row there."""
+
+    def stream(self) -> DataFrame:
+        token = f"streamshed_{next(view_numbers)}"
+        views: list[str] = []
+
+        def view(rows: DataFrame, name: str) -> str:
+            views.append(f"{token}_{name}")
+            rows.createOrReplaceTempView(views[-1])
+            return views[-1]
+
+        try:
+            return self._made(view)
+        finally:
+            # Views would outlive the query in the user's session; the plan does not need them once it is analysed.
+            for name in views:
+                self.spark.catalog.dropTempView(name)
+
+    def _made(self, view: Callable[[DataFrame, str], str]) -> DataFrame:
+        slots = self.slots
+        control = view(self.control.relation(self.spark), "control")
+        at_input = self.gates.at_input
+        inputs = {
+            name: view(at_input[name].before(rows) if name in at_input else rows, f"in{index}")
+            for index, (name, rows) in enumerate(self.sources.items())
+        }
+        raw = {raw_arc(name) for name in slots.raw}
+        writer = Writer(
+            self.layout,
+            slots,
+            self.marks,
+            inputs,
+            {},
+            lambda on: on in slots.slots or on in raw,
+            lambda at: f"get({CONTROL}, {at})",
+            self.functions,
+            self.parsers,
+            carry=CONTROL,
+            control=control,
+            weighing=any(
+                output.sic is not None
+                for output in self.layout.network.outputs
+                if output.name in self.layout.outputs
+            ),
+        )
+        network = self.layout.network
+        for index, source in enumerate(one for one in network.sources if one.name in inputs):
+            rows = self.spark.sql(writer.computed(source.name))
+            if source.name in self.gates.at and source.name not in at_input:
+                rows = self.gates.at[source.name].before(rows)
+            if source.arrived is not None and source.watermark is not None:
+                rows = rows.withWatermark(source.arrived, f"{source.watermark * 1e3:.0f} milliseconds")
+            writer.views = {**writer.views, source.name: view(rows, f"source{index}")}
+        for index, box in enumerate(network.nodes[name] for name in self.layout.boxes):
+            if isinstance(box, CountWindow):
+                entering = self.spark.sql(writer.passing(arc(box.inputs[0], box.name)))
+                made = windows(network, box, entering, weighing=writer.weighing).where(self.marks.clause(box.name))
+                writer.views = {**writer.views, box.name: view(made, f"windows{index}")}
+        return self.spark.sql(writer.rows(self.layout.outputs[0])).where(mark(self.serial, ARRIVED))
+
+    def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+        (output,) = self.layout.outputs
+        self._sink = self.sinks[output]
+        self._reader = PlanReader()
+        gates = [*self.gates.at_input.values(), *self.gates.at.values()]
+        self._wanted = set(self.marks.of.values()).union(*(gate.marks for gate in gates))
+        node = self.layout.network.nodes[output]
+        mode = str((getattr(node, "write", None) or {}).get("mode", "append"))
+        writer = self.stream().writeStream.foreachBatch(self._batch).queryName(name).outputMode(mode)
+        writer = writer.option("checkpointLocation", checkpoint)
+        self.query = (writer.trigger(**trigger) if trigger else writer).start()
+        return self.query
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        with self._ours("the time of a batch could not be read"):
+            self._batch_time(number)
+        try:
+            self._sink(rows, number)
+        except Exception as error:
+            raise self._failure(error) from None
+        with self._ours("the rows of a batch could not be counted", blinds=True):
+            found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), self._wanted)
+            counts = {self._named[mark]: count for mark, count in found.items() if mark in self._named}
+            cut = self.gates.cut({self.layout.outputs[0]: found})
+            for name, lost in cut.raw.items():
+                counts[name] += lost  # its mark is behind the gate
+            self._counted(number, counts, {}, cut)

@@ -1,0 +1,144 @@
+// The rule of the age ladder for one task, and its books. See ladder_rule.py, which says what goes in and comes out,
+// and age_ladder.py, which says why. Compiled on every executor by the compiler that Spark generates code with.
+// Times are milliseconds.
+
+public Object generate(Object[] references) {
+  return new LadderRule(references);
+}
+
+final class LadderRule implements java.util.function.LongBinaryOperator {
+  // What is in force: version, mode, lowest rung, interval, bound, then for each class the least hash that passes
+  // at any age, then the limits by class and rung.
+  private static final int VERSION = 0, MODE = 1, LOWEST = 2, INTERVAL = 3, BOUND = 4, SHARES = 5;
+  private static final int LOOK_EVERY = 100; // between two looks at what is in force
+  private static final int NEW = 20000; // for so long a task is new
+  private static final int HOPELESS = 2000; // without a row that is young enough
+  private static final int REMEMBERED = 1000; // over which it is reckoned what a task's time goes into
+  private static final int EMPTY = 5; // intervals without a row: the queue was empty
+
+  private final int stream; // whose control it is
+  private final int classes;
+  private final int rungs;
+  private final java.util.concurrent.atomic.AtomicLongArray clock; // in place of the machine's own; or null
+  private final int bins;
+  private final double least;
+  private final double ratio;
+  private final int firstClass;
+  private final long[] counts;
+  private long[] table;
+  private boolean begun = false;
+  private boolean passed = true; // whether the row before did
+  private long looked, now, before, since, work, waste, start, young;
+
+  LadderRule(Object[] references) {
+    stream = ((Integer) references[0]).intValue();
+    table = numbers((byte[]) ((java.util.concurrent.atomic.AtomicReference) references[1]).get());
+    classes = ((Integer) references[2]).intValue();
+    rungs = ((Integer) references[3]).intValue();
+    bins = ((Integer) references[4]).intValue();
+    least = ((Double) references[5]).doubleValue();
+    ratio = Math.log(((Double) references[6]).doubleValue());
+    clock = (java.util.concurrent.atomic.AtomicLongArray) references[8];
+    firstClass = 8 + bins;
+    counts = new long[firstClass + classes * (1 + rungs)];
+    // The accumulator holds on to the array: the driver gets what it is at the task's end.
+    ((org.apache.spark.util.CollectionAccumulator) references[7]).add(counts);
+  }
+
+  private static long[] numbers(byte[] bytes) {
+    long[] result = new long[bytes.length / 8];
+    java.nio.ByteBuffer.wrap(bytes).order(java.nio.ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(result);
+    return result;
+  }
+
+  // arrived: when the row did, Long.MIN_VALUE if nobody knows. row: its hash in the 53 low bits, its rung over all
+  // classes in the 9 above, then whether it is protected. The answer: 0 it passes, 1 it would go, 2 it goes.
+  public long applyAsLong(long arrived, long row) {
+    tick();
+    long hash = row & ((1L << 53) - 1);
+    int rung = (int) (row >>> 53) & 511;
+    boolean isProtected = (row >>> 62) != 0;
+    boolean dated = arrived != Long.MIN_VALUE;
+    long age = dated ? now - arrived : 0L;
+    boolean late = table[MODE] != 0 && dated && isLate(age, rung, hash) && !isProtected;
+    boolean falls = late && table[MODE] == 2;
+    passed = !falls;
+    count(rung, dated, age, late, falls);
+    return falls ? 2L : late ? 1L : 0L;
+  }
+
+  private void tick() {
+    long time = clock == null ? System.currentTimeMillis() : clock.get(0);
+    if (!begun) {
+      begun = true;
+      now = before = start = young = time;
+    } else {
+      before = now;
+      now = time;
+      if (passed) work += now - before; else waste += now - before;
+      if (work + waste >= REMEMBERED) {
+        work >>= 1;
+        waste >>= 1;
+      }
+    }
+    if (now - looked >= LOOK_EVERY) {
+      looked = now;
+      look();
+    }
+  }
+
+  // Take over newer versions, if this process has them. Whatever goes wrong changes nothing.
+  private void look() {
+    try {
+      while (true) {
+        scala.Option found = org.apache.spark.util.collection.ExternalAppendOnlyMap.$lessinit$greater$default$5()
+            .memoryStore().getBytes(org.apache.spark.storage.StreamBlockId.apply(stream, table[VERSION] + 1));
+        if (found.isEmpty()) return;
+        table = numbers(((org.apache.spark.util.io.ChunkedByteBuffer) found.get()).toArray());
+      }
+    } catch (Exception problem) {
+      return;
+    }
+  }
+
+  private boolean isLate(long age, int rung, long hash) {
+    if (age < table[BOUND]) young = now;
+    if (age < table[LOWEST]) {
+      since = 0;
+      return false;
+    }
+    if (since == 0 || now - before >= EMPTY * table[INTERVAL]) {
+      since = now;
+      return false;
+    }
+    if (now - since < table[INTERVAL] || age < table[SHARES + classes + rung]) return false;
+    if (hash >= table[SHARES + rung / rungs]) return false;
+    boolean isNew = now - start < NEW && 3 * waste > work;
+    boolean isHopeless = now - young > HOPELESS && waste > work;
+    return !(isNew || isHopeless);
+  }
+
+  // Places: 0 kept, 1 would have gone, 2 undated, 3 from the future, 4 sum of ages, 5 worst, 6 worst from the
+  // future, 8 … ages, then rows by class, then those that went (or would have) by rung.
+  private void count(int rung, boolean dated, long age, boolean late, boolean falls) {
+    counts[firstClass + rung / rungs]++;
+    if (late) counts[firstClass + classes + rung]++;
+    if (falls) return;
+    counts[0]++;
+    if (late) counts[1]++;
+    if (!dated) {
+      counts[2]++;
+      return;
+    }
+    if (age < -1000) {
+      counts[3]++;
+      counts[6] = Math.max(counts[6], -age);
+    }
+    long counted = Math.max(0L, age);
+    counts[4] += counted;
+    counts[5] = Math.max(counts[5], counted);
+    double seconds = counted / 1000.0;
+    int bin = seconds < least ? 0 : Math.min(bins - 1, 1 + (int) Math.floor(Math.log(seconds / least) / ratio));
+    counts[8 + bin]++;
+  }
+}

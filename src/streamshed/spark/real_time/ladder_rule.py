@@ -1,0 +1,85 @@
+"""The ladder inside a plan: one call for each row, of a rule that every executor compiles (`LadderRule.java`).
+
+A row goes if all of this holds:
+
+- it is not protected, its age is known, and its age is at or above its rung's limit (`age_ladder`);
+- rows have been older than the lowest rung for an interval, without a break (a break is also that none came);
+- it is not one of those that are guaranteed to pass, by their hash;
+- the task does not waste itself on dropping. Code that is cold is slow: every row is too old then, and dropping
+  all of them would leave it cold. So for as long as a task is new, at most a quarter of its time goes into
+  dropping; and if all rows stay too old whatever is dropped (clocks that disagree, a day's backlog), at most half
+  of it.
+
+Time is that of the executor's clock, looked at for every row.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamshed.quality.latency_histogram import LEAST, RATIO
+from streamshed.records import Mode
+from streamshed.spark.native import Native
+from streamshed.spark.real_time.age_ladder import RUNGS, AgeLadder
+from streamshed.spark.real_time.executor_control import ExecutorControl
+from streamshed.spark.real_time.ladder_books import BINS, LadderBooks
+
+VERDICT = "_streamshed_verdict"
+KEPT, WOULD_FALL, FALLS = 0, 1, 2
+"""Verdicts."""
+HASH_BITS = 53
+MOST_CLASSES = 16
+_RUNG_BITS = RUNGS.bit_length() - 1
+_MODES = {Mode.OFF: 0, Mode.DRY_RUN: 1, Mode.ENFORCE: 2}
+_UNKNOWN = -(1 << 63)
+
+
+def table_of(ladder: AgeLadder, mode: Mode) -> list[int]:
+    """What is in force, as numbers: times in milliseconds, shares as the least hash that is guaranteed to pass."""
+    shares = [round((1.0 - ladder.share(number)) * (1 << HASH_BITS)) for number in range(len(ladder.classes))]
+    times = [ladder.lowest, ladder.interval, ladder.bound]
+    return [_MODES[mode], *map(_millis, times), *shares, *map(_millis, ladder.limits())]
+
+
+def _millis(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def judged(
+    events: DataFrame,
+    rule: Column,
+    arrival: Column,
+    row_hash: Column,
+    number: Column,
+    worth: Column | None,
+    protected: Column | None,
+) -> DataFrame:
+    """The stream with a verdict on every row.
+
+    `number` of its class; `worth` is between 0 and 1, and chance decides where there is none.
+    """
+    rung = F.shiftright(row_hash, HASH_BITS - _RUNG_BITS)
+    if worth is not None:
+        step = F.floor(worth.cast("double") * F.lit(float(RUNGS)))
+        # A row of which nobody knows what it is worth stands on the highest.
+        rung = F.coalesce(F.least(F.greatest(step, F.lit(0)), F.lit(RUNGS - 1)), F.lit(RUNGS - 1)).cast("bigint")
+    place = (number * F.lit(RUNGS)).cast("bigint") + rung
+    row = F.shiftleft(place, HASH_BITS).bitwiseOR(row_hash)
+    if protected is not None:
+        row = row + F.when(protected, F.lit(1 << 62)).otherwise(F.lit(0)).cast("bigint")
+    arrived = F.coalesce(F.unix_millis(arrival.cast("timestamp")), F.lit(_UNKNOWN).cast("bigint"))
+    native = Native(events.sparkSession)
+    return events.select("*", native.invoke(rule, "applyAsLong", "bigint", arrived, row).alias(VERDICT))
+
+
+def rule_of(
+    spark: SparkSession, control: ExecutorControl, books: LadderBooks, classes: int, clock: Any = None
+) -> Column:
+    """The rule, an object that each task makes for itself. `clock`: an AtomicLongArray to be read instead."""
+    source = files("streamshed.spark.real_time").joinpath("LadderRule.java").read_text(encoding="utf-8")
+    references = [control.stream, control.holder, classes, RUNGS, BINS, LEAST, RATIO, books.accumulator, clock]
+    return Native(spark).compiled(source, references, "java.util.function.LongBinaryOperator")

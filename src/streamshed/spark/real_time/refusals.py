@@ -1,0 +1,86 @@
+"""What real-time mode refuses, told before a query starts, in words.
+
+Spark has a list of operators and sinks that it allows in this mode, and says so when the first batch is planned.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from streamshed.errors import EnvironmentProblem, InvalidArgument
+
+OLDEST_SPARK = (4, 1)
+"""The first with a real-time trigger in Python."""
+# Nodes of a logical plan that end in an operator which is not on Spark's list, and what they do.
+_REFUSED = {
+    "DeduplicateWithinWatermark": "drops duplicates within a watermark",
+    "ArrowEvalPython": "calls a Python function",
+    "BatchEvalPython": "calls a Python function",
+    "MapInArrow": "calls a Python function",
+    "MapInPandas": "calls a Python function",
+    "PythonMapInArrow": "calls a Python function",
+    "FlatMapGroupsInPandas": "calls a Python function",
+    "FlatMapGroupsInPandasWithState": "calls a Python function",
+    "TransformWithStateInPySpark": "calls a Python function",
+    "GlobalLimit": "limits the rows",
+    "Sort": "sorts",
+}
+
+
+def check_real_time(version: str) -> None:
+    """Refuse a Spark that has no real-time mode."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST_SPARK:
+        raise EnvironmentProblem(
+            "this Spark has no real-time mode",
+            got=f"Spark {version}",
+            hint='use Spark 4.1 or newer, or leave trigger="real-time" out and shed by micro-batches',
+        )
+
+
+def check_operators(frame: DataFrame) -> None:
+    """Refuse a stream with an operator in it that real-time mode does not run; it is named."""
+    jvm: Any = frame.sparkSession._jvm
+    what = refused_in(jvm, frame._jdf.queryExecution().analyzed())
+    if what is not None:
+        raise InvalidArgument(
+            f"real-time mode does not run this stream: a step of it {what[1]}",
+            got=f"{what[0]} in the plan",
+            hint='leave that step out, or use micro-batches (without trigger="real-time"), which run everything',
+        )
+
+
+def refused_in(jvm: Any, plan: Any) -> tuple[str, str] | None:
+    """The first node of a logical plan that real-time mode refuses, and what it does."""
+    python = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    waiting: list[Any] = [plan]
+    while waiting:
+        node = waiting.pop()
+        name = str(node.nodeName())
+        if name in _REFUSED:
+            return name, _REFUSED[name]
+        children = node.children()
+        below = [children.apply(i) for i in range(children.size())]
+        if name == "Join" and all(child.isStreaming() for child in below):
+            return name, "joins two streams"
+        if name == "Union" and _same_source(below):
+            return name, "unites a stream with itself"
+        expressions = node.expressions()
+        if any(expressions.apply(i).containsPattern(python) for i in range(expressions.size())):
+            return name, "calls a Python function"
+        waiting += below
+    return None
+
+
+def _same_source(plans: list[Any]) -> bool:
+    """Whether two of these plans read the same stream."""
+    seen: list[str] = []
+    for plan in plans:
+        leaves = plan.collectLeaves()
+        # Columns are numbered anew where a stream is read twice.
+        texts = {re.sub(r"#\d+", "", str(leaves.apply(i).toString())) for i in range(leaves.size())}
+        seen += texts
+    return len(seen) > len(set(seen))

@@ -1,0 +1,148 @@
+"""The time budget: how long rows may pass, and how many pass whatever the clock says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamshed.loop import AffineCost
+from streamshed.loop.keep_response import KeepResponse
+from streamshed.loop.tail_time import TailTime
+from streamshed.loop.time_budget import Allowance, TimeBudget, first_allowance
+from streamshed.records import Sample
+
+BOUND = 6.0
+
+
+class Watched:
+    """A query whose rows cost 1 ms, and a batch 0.2 s."""
+
+    def __init__(self, tail: float = 0.1) -> None:
+        self.cost = AffineCost()
+        self.budget = TimeBudget(BOUND, self.cost)
+        self.tail = tail
+        for turn, rows in enumerate((100, 300, 200, 400, 100, 300, 200)):
+            self.batch(float(turn), rows)
+
+    def batch(self, started: float, rows: int, **more: object) -> Allowance:
+        sample = Sample(
+            at=started + 0.2 + 1e-3 * rows, started=started, arrived=rows, kept=rows, gap=1.0, waited=1.0, tasks=2,
+            cores=2, tail=self.tail,
+        )  # fmt: skip
+        return self.see(replace(sample, **more))  # type: ignore[arg-type]
+
+    def see(self, sample: Sample, budget: float | None = None) -> Allowance:
+        if sample.finished:
+            self.cost.observe(sample.duration, sample.arrived, sample.kept, cut=sample.cut > 0, tail=sample.tail)
+        self.budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=budget)
+        return self.budget.allowance()
+
+    def look(self, started: float, elapsed: float, rows: int = 0) -> Allowance:
+        return self.see(
+            Sample(at=started + elapsed, started=started, arrived=rows, finished=False, next_started=True)
+        )
+
+
+def test_the_first_batch_has_a_budget_from_the_bound_alone() -> None:
+    first = first_allowance(BOUND)
+    assert 0.5 * BOUND <= first.budget < BOUND
+    assert TimeBudget(BOUND, AffineCost()).allowance().budget <= first.budget
+
+
+def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
+    watched = Watched()
+    calm = watched.batch(7.0, 200)
+    assert calm.length > BOUND / 2
+    lengths = [watched.look(8.0, elapsed).length for elapsed in (1.3, 2.0, 3.0, 4.0, 5.0)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert all(length + elapsed <= BOUND for length, elapsed in zip(lengths, (1.3, 2.0, 3.0, 4.0), strict=False))
+    assert lengths[-1] >= 0.2 * BOUND, "something must be kept, or nothing is learned"
+
+
+def test_what_usually_arrives_passes_after_a_pause_and_no_more() -> None:
+    watched = Watched()
+    watched.batch(7.0, 200)
+    grace = watched.look(8.0, 5.0).grace
+    usual = sum((100, 300, 200, 400, 100, 300, 200, 200)) / 8
+    assert 0.8 * usual * 5.0 <= 2 * grace <= 1.4 * usual * 5.5
+
+
+def test_rows_of_the_running_batch_tell_a_burst_from_a_pause() -> None:
+    paused, burst = Watched(), Watched()
+    for watched in (paused, burst):
+        watched.batch(7.0, 200)
+    assert paused.look(8.0, 4.0, rows=210).grace > 300
+    assert burst.look(8.0, 4.0, rows=9000).grace <= 64
+
+
+def test_a_batch_that_was_cut_has_no_usual_rows_behind_it() -> None:
+    watched = Watched()
+    watched.batch(7.0, 9000, at=12.0, kept=3000, cut=6000)
+    watched.batch(12.0, 9000, at=17.0, kept=3000, cut=6000)
+    assert watched.look(17.0, 3.0).grace <= 64
+
+
+def test_an_idle_source_leaves_all_of_the_bound() -> None:
+    watched = Watched()
+    watched.batch(7.0, 200, next_started=False)
+    allowed = watched.batch(60.0, 200, gap=53.0, waited=0.1, next_started=False)
+    assert allowed.length > 0.75 * BOUND
+
+
+def test_what_comes_behind_the_drop_is_taken_off() -> None:
+    quick, slow = Watched(tail=0.1), Watched(tail=1.0)
+    difference = quick.batch(7.0, 200).budget - slow.batch(7.0, 200).budget
+    assert difference == pytest.approx(0.9, abs=0.4)
+
+
+def test_a_sink_that_is_too_slow_for_the_bound_has_no_rows_cut() -> None:
+    watched = Watched(tail=4.0)
+    assert watched.batch(7.0, 200, at=11.5).budget > BOUND
+
+
+def test_a_trigger_is_waited_for() -> None:
+    often, seldom = Watched(), Watched()
+    assert seldom.batch(7.0, 200, interval=4.0).length < often.batch(7.0, 200).length
+    assert seldom.batch(8.0, 200, interval=4.0).length <= BOUND - 4.0
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 30), st.integers(0, 10**6), st.floats(0, 1), st.floats(0, 1)), max_size=30)
+)
+def test_a_budget_is_never_silly(batches: list[tuple[float, int, float, float]]) -> None:
+    cost, at = AffineCost(), 0.0
+    budget = TimeBudget(BOUND, cost)
+    for took, rows, keep, cut in batches:
+        kept = int(rows * keep)
+        sample = Sample(
+            at=at + took, started=at, arrived=rows, kept=kept, cut=int((rows - kept) * cut), gap=took, waited=took,
+            tail=took / 3, tasks=3,
+        )  # fmt: skip
+        cost.observe(took, rows, kept, cut=sample.cut > 0)
+        budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=1.0)
+        found = budget.allowance()
+        assert 0 <= found.budget <= found.length
+        assert found.grace >= 1
+        at += took
+
+
+def test_tails_of_one_size_are_all_fixed() -> None:
+    tails = TailTime()
+    for turn in range(40):
+        tails.observe(0.3 + 0.01 * (turn % 3), 100 + turn % 5)
+    assert tails.predict(100_000) == pytest.approx(0.31, abs=0.01)
+    assert TailTime().predict(5) == 0.0
+
+
+def test_the_largest_interval_is_remembered_through_many_small_ones() -> None:
+    tails = TailTime()
+    tails.observe(1.2, 2000)
+    for _ in range(60):
+        tails.observe(0.2, 100)
+    assert tails.predict(2000) > 0.8
+    copy = TailTime()
+    copy.recall(tails.remember())
+    assert copy.predict(2000) == tails.predict(2000)

@@ -1,0 +1,92 @@
+"""What cannot be shed in real-time mode is said before anything starts; what goes wrong later keeps rows."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import streamshed as ss
+from streamshed.lab.bench.kafka import Broker
+from streamshed.spark.real_time.refusals import check_real_time
+from tests.spark.helpers import stream
+from tests.spark.kafka.helpers import numbers, put_numbers, read, running, topic, wait_for_numbers
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def events(spark: SparkSession, source: Path) -> DataFrame:
+    return stream(spark, source)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({}, "needs to know when each arrived"),
+        ({"arrived": "id"}, "must be a timestamp"),
+        ({"arrived": "at", "classes": {"others": "id = 1"}}, "'others' is there already"),
+        ({"arrived": "at", "classes": {"gold": "id"}}, "class 'gold' must be true or false"),
+        ({"arrived": "at", "classes": {"gold": ("id = 1", 2.0)}}, "share of class 'gold' must be a share"),
+        ({"arrived": "at", "classes": {}}, "between one and 15"),
+        ({"arrived": "at", "value": "priority"}, "value must be a number"),
+        ({"arrived": "at", "value": "nonsense +"}, "value is not an expression"),
+        ({"arrived": "at", "weight": "w"}, "weight has no meaning"),
+        ({"arrived": "at", "rotate": "1 hour"}, "rotate has no meaning"),
+    ],
+)
+def test_arguments_are_checked_before_anything_starts(
+    events: DataFrame, arguments: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ss.InvalidArgument, match=problem):
+        ss.shed(events, "200 ms", trigger="real-time", **arguments)
+
+
+def test_other_triggers_and_parameters_of_the_other_mode_are_refused(events: DataFrame) -> None:
+    with pytest.raises(ss.InvalidArgument, match="no such trigger"):
+        ss.shed(events, "4 seconds", trigger="continuous")
+    with pytest.raises(ss.InvalidArgument, match="classes has no meaning without"):
+        ss.shed(events, "4 seconds", classes={"gold": "id = 1"})
+
+
+def test_steps_that_real_time_mode_refuses_are_named(spark: SparkSession, events: DataFrame, source: Path) -> None:
+    python = F.udf(lambda n: n, "long")
+    for refused, what in (
+        (events.withColumn("x", python("id")), "calls a Python function"),
+        (events.mapInPandas(lambda frames: frames, events.schema), "calls a Python function"),
+        (events.union(events), "unites a stream with itself"),
+        (events.join(stream(spark, source).select("id"), "id"), "joins two streams"),
+        (events.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"]), "drops duplicates"),
+    ):
+        with pytest.raises(ss.InvalidArgument, match=what):
+            ss.shed(refused, "200 ms", arrived="at", trigger="real-time")
+    table = spark.range(10).toDF("id")
+    for allowed in (events.join(table, "id"), events.withWatermark("at", "1 hour").dropDuplicates(["id", "at"])):
+        ss.handle(ss.shed(allowed, "200 ms", arrived="at", trigger="real-time")).close()
+
+
+def test_a_spark_without_real_time_mode_is_refused() -> None:
+    with pytest.raises(ss.EnvironmentProblem, match="no real-time mode"):
+        check_real_time("4.0.1")
+    check_real_time("4.3.0")
+
+
+@pytest.mark.complains
+def test_another_trigger_gets_a_warning_and_all_of_its_rows(
+    spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    into, out = topic(broker), topic(broker)
+    kept = ss.shed(numbers(read(spark, broker, into)), "50 ms", trigger="real-time", floor=0.0, name="other")
+    put_numbers(broker, into, 0, 5000, age=60.0)
+    with (
+        caplog.at_level(logging.WARNING),
+        running(kept.select("value"), broker, out, tmp_path, processingTime="0 seconds") as query,
+    ):
+        found = wait_for_numbers(broker, out, 4999, query)
+    assert sorted(found) == list(range(5000))
+    assert "all of its rows are kept" in caplog.text
+    ss.handle("other").close()
