@@ -42,7 +42,7 @@ from streamshed.spark.network.load_aware_box import LoadAwareBox
 from streamshed.spark.network.network_control import NetworkControl
 from streamshed.spark.network.network_query import NetworkQuery
 from streamshed.spark.network.number_carrier import NumberCarrier
-from streamshed.spark.network.prepare import function_of
+from streamshed.spark.network.prepare import check_expired, function_of
 from streamshed.spark.network.query_layout import NetworkLayout
 from streamshed.spark.network.sinks import MemorySink
 from streamshed.spark.network.slots import Slots
@@ -67,14 +67,14 @@ class NetworkFailed(StreamshedError):
 class RunningNetwork(Handle):
     """The handle of a running network: its queries, its plan and why, its books, and its settings.
 
-    `latency`, `mode`, `floor`, `max_shed`, `budget` and `policy` can be set while it runs. As a context manager it
-    closes itself:
+    `latency`, `mode`, `floor`, `max_shed`, `budget`, `expired` and `policy` can be set while it runs. As a context
+    manager it closes itself:
 
         with ss.run(spark, network, …) as running:
             running.await_termination(60)
     """
 
-    settings: ClassVar[tuple[str, ...]] = ("latency", "mode", "floor", "max_shed", "budget", "policy")
+    settings: ClassVar[tuple[str, ...]] = ("latency", "mode", "floor", "max_shed", "budget", "expired", "policy")
     network: Network
     sinks: Mapping[str, Any]
     """What each output is written to."""
@@ -92,6 +92,7 @@ class RunningNetwork(Handle):
         sinks: Mapping[str, Any],
         functions: Mapping[str, str],
         budget: float | None = None,
+        expired: str = "keep",
     ) -> None:
         """`place` is the folder of the checkpoints; it goes with this handle if it is a temporary one.
 
@@ -102,6 +103,7 @@ class RunningNetwork(Handle):
         self.sinks = sinks
         self.samples = deque(maxlen=10_000)
         self._functions = functions
+        self._expired = expired
         self._spark = spark
         self._place = place
         self._store = Store(spark, place.path("streamshed"))
@@ -279,6 +281,18 @@ class RunningNetwork(Handle):
             self._budget.most = wanted
             self._controller.configure(budget=wanted != 0.0)
             self._adopt()
+
+    @property
+    def expired(self) -> str:
+        """What becomes of rows that were older than the bound when their batch began: "keep" or "drop"."""
+        return self._expired
+
+    @expired.setter
+    def expired(self, expired: str) -> None:
+        check_expired(self.network, expired)
+        with self._locked():
+            self._expired = expired
+            self._limit()
 
     @property
     def latency(self) -> float:
@@ -588,7 +602,14 @@ class RunningNetwork(Handle):
             self._budget.open()
             return
         draining = self._pinned is None and any(query.draining for query in self._queries.values())
-        self._budget.carry_out(self._enforcer.current.plan, self.latency, floor=self.floor, draining=draining)
+        drops = self._expired == "drop" and self.mode is Mode.ENFORCE
+        self._budget.carry_out(
+            self._enforcer.current.plan,
+            self.latency,
+            floor=self.floor,
+            expiry=self.latency if drops else None,
+            draining=draining,
+        )
 
     def _announce(self) -> None:
         """Tell of the plan in force, if it is another."""
