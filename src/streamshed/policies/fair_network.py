@@ -50,7 +50,7 @@ class Fair:
     name: str = "fair"
 
     def planner(self, catalog: Catalog) -> FairPlanner:
-        return FairPlanner(self.name, catalog)
+        return FairPlanner(self.name, catalog.charging_readers())
 
 
 class FairPlanner:

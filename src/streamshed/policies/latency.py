@@ -58,7 +58,7 @@ class Latency:
             raise InvalidArgument("drain and large are seconds above 0", got=(self.drain, self.large))
 
     def planner(self, catalog: Catalog) -> LatencyPlanner:
-        return LatencyPlanner(self, catalog)
+        return LatencyPlanner(self, catalog.charging_readers())
 
 
 class LatencyPlanner:
