@@ -150,7 +150,7 @@ def lowered(drops: Iterable[Drop], catalog: Catalog) -> tuple[Drop, ...]:
 
 
 def hoisted(drops: Iterable[Drop], network: Network) -> tuple[Drop, ...]:
-    """Drops of a network with parses as boxes, where what all arcs behind a parse drop at random goes before it."""
+    """Drops of a network with parses as boxes: what all arcs behind a parse drop at random goes before it."""
     drops = tuple(drops)
     for box in network.boxes:
         arcs = network.arcs_out_of(box.name) if isinstance(box, Parse) else ()

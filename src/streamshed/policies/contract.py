@@ -125,10 +125,7 @@ class Planner(Protocol):
 
 
 class NetworkPolicy(Protocol):
-    """A way to choose drops for a network.
-
-    One that drops by value, and so needs whole rows, says so with an attribute `by_value`.
-    """
+    """A way to choose drops for a network."""
 
     @property
     def name(self) -> str: ...

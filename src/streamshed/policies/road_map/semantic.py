@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +76,6 @@ class SemanticRoadMap:
     chunk: float | None = None
     """Width of the chunks in which intervals of non-constant utility are dropped; None: a tenth each."""
     name: str = "lsrm-semantic"
-    by_value: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= 1:

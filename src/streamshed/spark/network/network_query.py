@@ -87,10 +87,9 @@ def flows(
     """
     lost = lost or {}
     network = layout.network
-    left: dict[str, int] = {}
-    for name in layout.sources:
-        before = cut.raw.get(name, 0) + expired.raw.get(name, 0)
-        left[name] = counts.get(raw_arc(name), counts.get(name, 0) - before) - expired.parsed.get(name, 0)
+    left = {
+        name: rows - expired.parsed.get(name, 0) for name, rows in parsed(layout, counts, cut, expired).items()
+    }
     passed: dict[str, int] = {}
 
     def passing(on: str) -> int:
@@ -112,6 +111,15 @@ def flows(
         (on,) = network.arcs_into(name)
         passed[on] = passing(on)
     return passed, left
+
+
+def parsed(layout: QueryLayout, counts: Mapping[str, int], cut: Cut, expired: Expired) -> dict[str, int]:
+    """Rows of each source that were left when it came to the parse, if it has one."""
+    found = {}
+    for name in layout.sources:
+        before = cut.raw.get(name, 0) + expired.raw.get(name, 0)
+        found[name] = counts.get(raw_arc(name), counts.get(name, 0) - before)
+    return found
 
 
 def cut_by_arc(layout: QueryLayout, cut: Cut) -> dict[str, int]:
@@ -374,6 +382,11 @@ class NetworkQuery:
             left={name: left[name] for name in self.layout.boxes if name in left},
             would_shed={on: rows for on, rows in (would_shed or {}).items() if rows},
             cut=by_arc,
+            parsed={
+                name: rows
+                for name, rows in parsed(self.layout, counts.rows, counts.cut, counts.expired).items()
+                if name in self.parsers and name in counts.rows
+            },
             expired=expired_by_arc(self.layout, counts.expired),
             thinned=thinned,
         )

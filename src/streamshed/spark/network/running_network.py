@@ -22,7 +22,6 @@ from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.loop import Controller, Limits, QueryLoad
 from streamshed.loop.arrival_rate import ArrivalRate
 from streamshed.loop.network_shedding import NetworkShedding
-from streamshed.loop.workload import CatalogWork
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import Network, Udf
 from streamshed.network.qos import LossGraph
@@ -42,6 +41,7 @@ from streamshed.spark.network.load_aware_box import LoadAwareBox
 from streamshed.spark.network.network_control import NetworkControl
 from streamshed.spark.network.network_query import NetworkQuery
 from streamshed.spark.network.number_carrier import NumberCarrier
+from streamshed.spark.network.parsed_work import ParsedWork
 from streamshed.spark.network.prepare import check_expired, function_of
 from streamshed.spark.network.query_layout import NetworkLayout
 from streamshed.spark.network.sinks import MemorySink
@@ -116,12 +116,17 @@ class RunningNetwork(Handle):
         self._clock = BatchClock(spark)
         self._clocks = ClockSkew.of(spark)
         self._budget = BudgetCarrier(self._clock, budget, int(cores), self._clocks.agree)
-        physical, works = self._weighed(policy)
         outputs = {query.name: query.outputs for query in self._layout.queries}
         self._shedding = NetworkShedding(
-            policy, physical, rate=lambda: ArrivalRate(window=self.latency / 2.0), outputs=outputs
+            policy,
+            self._layout.physical(self._costs),
+            rate=lambda: ArrivalRate(window=self.latency / 2.0),
+            outputs=outputs,
         )
-        self._works = {name: CatalogWork(one, self._selectivities) for name, one in works.items()}
+        self._works = {
+            query.name: ParsedWork(self._layout.of_query(self._costs, query), self._selectivities)
+            for query in self._layout.queries
+        }
         self._controller = Controller(
             self._shedding,
             latency=latency,
@@ -219,10 +224,7 @@ class RunningNetwork(Handle):
     def policy(self, policy: str | NetworkPolicy) -> None:
         chosen = network_policy(policy) if isinstance(policy, str) else policy
         with self._locked():
-            physical, works = self._weighed(chosen)
-            for name, one in works.items():
-                self._works[name].catalog = one
-            self._shedding.use(chosen, replace(self._shedding.catalog, costs=physical.costs))
+            self._shedding.use(chosen, self._shedding.catalog)
             self._controller.replan()
 
     @property
@@ -549,12 +551,6 @@ class RunningNetwork(Handle):
         self._spreads.add(source, values)
 
     # How a plan is made.
-
-    def _weighed(self, policy: NetworkPolicy) -> tuple[Catalog, dict[str, Catalog]]:
-        """What really runs and could be saved by this policy, in all and by query."""
-        layout = self._layout
-        catalog = self._costs if getattr(policy, "by_value", False) else layout.parsing(self._costs)
-        return layout.physical(catalog), {query.name: layout.of_query(catalog, query) for query in layout.queries}
 
     def _measured(self) -> Catalog:
         """The catalog with the selectivities seen so far."""
