@@ -53,7 +53,7 @@ from streamshed.network.value_flow.drop_fields import drop_fields
 from streamshed.network.value_flow.flow_model import FlowModel, FlowState
 from streamshed.network.value_flow.strata import Mask, Vector
 from streamshed.policies.admission import InputUniform
-from streamshed.policies.contract import Decision, Planner, Row, drop, overload, protection, with_rates
+from streamshed.policies.contract import Decision, Row, drop, overload, protection, with_rates
 from streamshed.policies.parse_planner import weighing_parse
 from streamshed.policies.road_map.bent import NOTHING, TableStep, at_bend, merged
 from streamshed.policies.road_map.random import STEP_SIZE, build
@@ -106,16 +106,36 @@ class _Planner(TablePlanner):
         self, name: str, catalog: Catalog, table: RoadMap, by_random: RoadMap, worth: Sequence[Worth]
     ) -> None:
         super().__init__(name, catalog, table)
-        self._others: list[Planner] = [TablePlanner(name, catalog, by_random), InputUniform(name).planner(catalog)]
+        self._by_random = TablePlanner(name, catalog, by_random)
+        self._uniform = InputUniform(name).planner(catalog)
         self._worth = worth
+        self._wins: dict[float, bool] = {}
+        """With joins: by load, as a multiple of the limit, whether the same share of every source left more."""
 
     def decide(self, rates: Mapping[str, float] | None = None) -> Decision:
         chosen = super().decide(rates)
-        if not overload(with_rates(self.catalog, rates)):
+        catalog = with_rates(self.catalog, rates)
+        if not overload(catalog):
             return chosen
-        for planner in self._others:
-            chosen = self._better(chosen, planner.decide(rates))
-        return chosen
+        chosen = self._better(chosen, self._by_random.decide(rates))
+        return self._better(chosen, self._uniform.decide(rates)) if self._uniform_may_win(catalog) else chosen
+
+    def _uniform_may_win(self, catalog: Catalog) -> bool:
+        """Whether the same share of every source is worth a look.
+
+        With joins that share has to be sought, which is too much for every batch. So it is looked at where it
+        leaves most at the rates that this planner was made for, at about this load.
+        """
+        if not any(part.model.pairs for part in self._worth):
+            return True
+        level = max(1.05, round(catalog.load / catalog.limit, 1))
+        if level not in self._wins:
+            rates = self.catalog.scaled(level * self.catalog.limit / self.catalog.load).rates
+            cursor = self.cursor
+            ours = self._better(super().decide(rates), self._by_random.decide(rates))
+            self._wins[level] = self._better(ours, self._uniform.decide(rates)) is not ours
+            self.cursor = cursor
+        return self._wins[level]
 
     def _better(self, chosen: Decision, other: Decision) -> Decision:
         """The other one, if it leaves more utility by what rows are truly worth, and no more load."""
