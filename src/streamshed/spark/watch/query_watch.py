@@ -154,9 +154,11 @@ class QueryWatch:
             batch.executedPlan(), serials, progress.rows, without_marks=self.counted_by_spark
         )
         self.lead = progress.lead
-        stages = self._stages(progress)
-        if stages is not None and self.reads_one_source:
-            self._source_rows.learn(batch.executedPlan(), progress.rows)
+        stages: StageTimes | None = None
+        if self._tells_something_new(progress):
+            stages = self._stages(progress)
+            if self.reads_one_source:
+                self._source_rows.learn(batch.executedPlan(), progress.rows)
         ended = progress.started + progress.duration
         following = self._batches.get(progress.batch + 1)
         next_time = int(time.time() * 1000) if following is None else following[1]
@@ -177,14 +179,18 @@ class QueryWatch:
             )
             stream.finished(self, sample)
 
-    def _stages(self, progress: Progress) -> StageTimes | None:
-        """When the rows of a batch had passed the drop; asked now and then, and when that tells something new."""
+    def _tells_something_new(self, progress: Progress) -> bool:
+        """Whether a batch is worth questions to Spark that cost time; one now and then is."""
         now = time.monotonic()
         telling = progress.duration >= _LONG or progress.rows > _MANY * self._asked_rows
         telling = telling or any(each.cut for each in self.counts.values())
         if self._spark is None or not progress.rows or (now < self._next_stages and not telling):
-            return None
+            return False
         self._next_stages, self._asked_rows = now + _STAGES_EVERY, progress.rows
+        return True
+
+    def _stages(self, progress: Progress) -> StageTimes | None:
+        """When the rows of a batch had passed the drop; None if Spark's books do not tell."""
         try:
             return stage_times(self._spark, self.run_id, progress.started, progress.started + progress.duration)
         except Py4JError as error:
