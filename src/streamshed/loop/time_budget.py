@@ -107,14 +107,14 @@ class TimeBudget:
             self._wait = max(
                 self._wait, min(wait, _CUT_AT * most) if shedding and sample.duration < most else wait
             )
-            if sample.arrived > 0 and self._last is not None and self._usual > 0:
-                usual = self._usual * max(sample.started - self._last.started, LOOK_AFTER * self.latency)
-                self._calm = self._calm and sample.arrived <= _BURST * usual
+            if self._last is not None:
+                self._calm = self._calm and sample.arrived <= self._as_usual(sample.started - self._last.started)
             return
         # From the end of the first late one on: that one may have been held up for however long.
         self._late_since = min(self._late_since, sample.at) if sample.latency > self.latency else math.inf
         by_itself = sample.at - self._late_since <= _BY_ITSELF * self.latency
-        self._calm = not shedding and sample.shed == 0 and by_itself
+        undisturbed = not shedding and sample.shed == 0 and by_itself
+        self._calm = undisturbed and sample.arrived <= self._as_usual(sample.gap)
         self._seen += 1
         self._tasks = sample.tasks or self._tasks  # not every interval tells
         self._one_by_one = max(0.0, 1.0 - sample.cores / self._tasks) if sample.cores else 0.0
@@ -124,10 +124,14 @@ class TimeBudget:
             self._rate = self._mean(self._rate, told.arrived, sample.gap)
             self._usual_work = self._work(told.arrived / max(1, sample.arrived)) if sample.arrived else 0.0
             fits = sample.duration <= _AT_EASE * longest(self.latency, sample.interval)
-            if self._calm and fits:
+            if undisturbed and fits:
                 self._usual = self._mean(self._usual, sample.arrived, sample.gap)
         self._held_back = sample.backlog / (sample.arrived / sample.gap) if sample.arrived and sample.gap else 0.0
         self._expect(sample, response.share(sample.keep_next))
+
+    def _as_usual(self, gap: float) -> float:
+        """Rows of so many seconds, at most, if they are no burst."""
+        return _BURST * self._usual * max(gap, LOOK_AFTER * self.latency) if self._usual > 0 else math.inf
 
     def _learn_behind(self, sample: Sample, told: Sample, budget: float | None) -> None:
         """What came after the budget was over."""
