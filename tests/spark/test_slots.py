@@ -194,7 +194,7 @@ def test_boxes_that_run_twice_cost_twice() -> None:
     assert layout.of_query(catalog, second).load == pytest.approx(3.0)
 
 
-def test_what_parses_is_charged_to_those_who_read_it() -> None:
+def test_what_parses_is_part_of_the_load_whoever_reads_it() -> None:
     made = (
         Builder("n")
         .source("s", "v INT", parse={"format": "json", "cost": 0.4})
@@ -208,9 +208,8 @@ def test_what_parses_is_charged_to_those_who_read_it() -> None:
     )
     catalog = Catalog.of(made)
     assert catalog.parses == {"s": 0.4}
-    charged = catalog.charging_readers()
-    assert charged.costs == pytest.approx({"a": 0.3, "b": 0.3, "u": 0.1})
-    assert charged.load == pytest.approx(catalog.load)
+    assert catalog.source_coefficients == pytest.approx({"s": 0.4 + 0.1 + 0.1 + 0.1, "t": 0.1})
+    assert catalog.load == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("cost", [-1, "quick", True, float("inf")])

@@ -139,21 +139,6 @@ class Catalog:
             low, high = (middle, high) if self.at(rates).load < wanted else (low, middle)
         return (low + high) / 2
 
-    def charging_readers(self) -> Catalog:
-        """The catalog with the parsing of raw rows charged to the boxes that read them.
-
-        For who plans drops at random alone: that is where these save it.
-        """
-        costs = dict(self.costs)
-        for source, cost in self.parses.items():
-            readers = self.network.consumers[source]
-            for name in readers:
-                box = self.network.nodes[name]
-                # A box of several inputs charges the rows of all alike.
-                if isinstance(box, Box) and len(box.inputs) == 1:
-                    costs[name] += cost / len(readers)
-        return replace(self, costs=costs, parses={})
-
     def parts(self) -> list[Catalog]:
         """The catalogs of those parts of the network between which there are no arcs."""
         return [

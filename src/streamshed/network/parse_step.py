@@ -189,3 +189,14 @@ def lowered_queues(queued: Mapping[str, int], catalog: Catalog) -> dict[str, int
         for on in catalog.network.arcs_out_of(source):
             found[on] = queued.get(arc(source, box), 0) + queued.get(arc(box, ends(on)[1]), 0)
     return found
+
+
+def lifted_queues(queued: Mapping[str, float], catalog: Catalog) -> dict[str, float]:
+    """The other way round: what waits in front of the arcs of a source waits to be parsed."""
+    parsed = {name for name, cost in catalog.parses.items() if cost > 0}
+    found: dict[str, float] = {}
+    for on, rows in queued.items():
+        source = ends(on)[0]
+        place = arc(source, parse_box(source)) if source in parsed else on
+        found[place] = max(found.get(place, 0.0), rows)
+    return found

@@ -28,10 +28,10 @@ class ParsePlanner:
 
     def decide(self, rates: Mapping[str, float] | None = None) -> Decision:
         decision = self.inner.decide(rates)
-        return replace(decision, rows=_Rows(decision.rows, self._catalog))
+        return replace(decision, rows=LoweredRows(decision.rows, self._catalog))
 
 
-class _Rows(Sequence[Row]):
+class LoweredRows(Sequence[Row]):
     """Rows of a table, each in the network's own arcs when it is looked at."""
 
     def __init__(self, rows: Sequence[Row], catalog: Catalog) -> None:
