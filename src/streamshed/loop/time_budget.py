@@ -202,7 +202,7 @@ class TimeBudget:
             # Tasks that have to wait for their turn have it when the time is used up.
             behind += self._one_by_one * self._usual_work * rows
         grace = max(self._least_grace(), self._of_a_task(rows))
-        # However costs are split by estimates: the last long interval had this share of its time in front of the drop.
+        # Whatever estimates say: the last long interval had this share of its time in front of the drop.
         budget = max(0.0, allowed - behind, self._before * allowed - self._foreseen - self._slip)
         if self._tails.predict(0.0) > _MOSTLY * longest(self.latency, self._interval):
             # Most of the work is behind the drop, and plans have to see to it: a budget that is over before rows
