@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import WINDOWS, Box, Filter, Join, Network, Source, Udf
 from streamshed.network.value_flow.cells import below, source_histogram, traces
+from streamshed.network.value_flow.shared_keys import sharing_joins
 from streamshed.network.value_flow.trace import ways
 
 EXACT, ESTIMATED, UNKNOWN = "exact", "estimated", "unknown"
@@ -66,6 +67,8 @@ def _assumed(catalog: Catalog, box: Box, sources: tuple[Source, ...]) -> str:
     """What is taken for granted at a box; empty if nothing is."""
     network = catalog.network
     if isinstance(box, Join):
+        if box.name in sharing_joins(network):
+            return "its sides lose the same keys, which are taken to have equally many rows"
         return "its sides are taken to lose rows independently"
     if not isinstance(box, Filter):
         return ""

@@ -7,6 +7,7 @@ their own ways.
                 much more or less of them. Of values that nobody knows it passes the same share of all strata.
     join        a pair needs both of its rows: with the shares φ of its sides that are left,
                 pairs = selectivity · (rows of both sides, undropped) · φ_left · φ_right
+                and min(φ_left, φ_right) where both sides lose the same keys (`shared_keys`, `key_match`)
     others      as many rows out per row in as the catalog says. What an aggregate gives is counted by what went
                 in: half of its rows, half of what it gives.
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from streamshed.network.catalog import Catalog
 from streamshed.network.expressions.analysis import invert, passing
 from streamshed.network.expressions.expression import Binary, Expression, Field, Unary, parse
 from streamshed.network.graph import Aggregate, Box, CountWindow, Filter, Join, Map, Output, Udf, arc
+from streamshed.network.value_flow.key_match import Kept, KeyMatch, Side
+from streamshed.network.value_flow.shared_keys import key_places, sharing_joins
 from streamshed.network.value_flow.strata import Mask, Vector, strata
 from streamshed.records import Drop
 
@@ -73,6 +76,10 @@ class FlowState:
     passing: dict[str, Vector]
     """And that pass it."""
     load: float
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    """By arc, the share of its keys that each stratum has left; only where a join's sides lose the same keys."""
+    pairs: Mapping[str, Vector] = field(default_factory=dict)
+    """What leaves such joins."""
 
     def rows(self, on: str) -> float:
         return float(self.passing[on].sum())
@@ -115,6 +122,9 @@ class FlowModel:
         """For each node, the fields of the rows that leave it whose values are known."""
         self._sides = {box.name: self._carried(box) for box in self.network.order if isinstance(box, Join)}
         self._matches: dict[str, tuple[Vector, Mask]] = {}
+        self._sharing = sharing_joins(self.network)
+        self.levels = {on: place.level for on, place in key_places(self.network).items()} if self._sharing else {}
+        """Of the arcs on which keys are dropped, where it matters that they are."""
         for source in self.network.sources:
             self.fields[source.name] = self._source_fields(source.name)
         for box in self.network.order:
@@ -323,26 +333,76 @@ class FlowModel:
         }
         reaching: dict[str, Vector] = {}
         passes: dict[str, Vector] = {}
+        kept: dict[str, Kept] = {}
+        left: dict[str, Kept] = {}
+        pairs: dict[str, Vector] = {}
         work = 0.0
         for head in network.heads:
             total: Vector | None = None
             for on in network.arcs_into(head.name):
-                reaching[on] = passes[on] = leaving[on.partition("->")[0]]
+                tail = on.partition("->")[0]
+                reaching[on] = passes[on] = leaving[tail]
+                if tail in left:
+                    kept[on] = left[tail]
                 if on in at_most:
                     keeps[on] = self._thinned(on, reaching[on], keeps.get(on), at_most[on])
                 if on in keeps:
                     passes[on] = reaching[on] * keeps[on]
+                    if on in self.levels:
+                        level, before = self.levels[on], kept.get(on, {})
+                        kept[on] = {**before, level: before[level] * keeps[on] if level in before else keeps[on]}
                     work += catalog.drop_cost * float(reaching[on].sum())
                 total = passes[on] if total is None else total + passes[on]
             if isinstance(head, Output) or total is None:
                 continue
             work += catalog.costs[head.name] * float(total.sum())
-            if head.name in self.pairs:
+            if head.name in self._sharing:
+                sides = self._sides_of(head.name, passes, kept, None)
+                leaving[head.name] = pairs[head.name] = passes[self.pairs[head.name].carried] * self._times(
+                    self.pairs[head.name], sides.partners()
+                )
+                left[head.name] = sides.left()
+            elif head.name in self.pairs:
                 pair = self.pairs[head.name]
                 leaving[head.name] = passes[pair.carried] * (pair.times * self._left(pair, pair.other, passes))
             else:
                 leaving[head.name] = total * self.through[head.name]
-        return FlowState(keeps, reaching, passes, work)
+                if self._sharing and (merged := self._merged(head.name, kept)):
+                    left[head.name] = merged
+        return FlowState(keeps, reaching, passes, work, kept, pairs)
+
+    def _merged(self, box: str, kept: Mapping[str, Kept]) -> Kept:
+        """The keys that the rows of a box have left, whichever way they came."""
+        arcs = [on for on in self.network.arcs_into(box) if on in kept]
+        if len(self.network.arcs_into(box)) == 1:
+            return kept[arcs[0]] if arcs else {}
+        rows = {on: self.whole.reaching[on] for on in self.network.arcs_into(box)}
+        total = sum(rows.values(), np.zeros(self.island(box).size))
+        found = {}
+        for level in {level for on in arcs for level in kept[on]}:
+            some = sum((kept[on][level] * rows[on] if level in kept.get(on, {}) else rows[on] for on in rows), 0.0)
+            found[level] = np.divide(some, total, out=np.ones(len(total)), where=total > 0)
+        return found
+
+    def _sides_of(
+        self,
+        join: str,
+        passes: Mapping[str, Vector],
+        kept: Mapping[str, Kept],
+        level: int | None,
+        *,
+        turned: bool = False,
+    ) -> KeyMatch:
+        """The sides of a join that lose the same keys: the carried one first, or the other if turned."""
+        pair = self.pairs[join]
+        first, second = (pair.other, pair.carried) if turned else (pair.carried, pair.other)
+        return KeyMatch(Side(passes[first], kept.get(first, {})), Side(passes[second], kept.get(second, {})), level)
+
+    @staticmethod
+    def _times(pair: Pairing, partners: Vector) -> Vector:
+        """Pairs for rows that can meet so many of the other side."""
+        whole = pair.whole[pair.other]
+        return partners * (pair.times / whole if whole > 0 else 0.0)
 
     def _thinned(self, on: str, rows: Vector, keep: Vector | None, at_most: float) -> Vector:
         free = self.island(on).free
@@ -355,10 +415,23 @@ class FlowModel:
         """The share of one side of a join that is left."""
         return float(passes[side].sum()) / pair.whole[side] if pair.whole[side] > 0 else 0.0
 
-    def paired(self, join: str, more: Mapping[str, Vector], state: FlowState) -> Vector:
-        """The pairs that some more rows on either side of a join would make, with what flows now."""
+    def paired(
+        self, join: str, more: Mapping[str, Vector], state: FlowState, level: int | None = None
+    ) -> Vector:
+        """The pairs that some more rows on either side of a join would make, with what flows now.
+
+        level: at which they are dropped, where whole keys are
+        """
         pair = self.pairs[join]
         found = np.zeros(self.island(join).size)
+        if join in self._sharing:
+            if pair.carried in more:
+                match = self._sides_of(join, state.passing, state.kept, level)
+                found = more[pair.carried] * self._times(pair, match.partners())
+            if pair.other in more:
+                match = self._sides_of(join, state.passing, state.kept, level, turned=True)
+                found = found + self._times(pair, match.met(more[pair.other]))
+            return found
         if pair.carried in more:
             found = more[pair.carried] * (pair.times * self._left(pair, pair.other, state.passing))
         if pair.other in more and pair.whole[pair.other] > 0:
@@ -414,6 +487,11 @@ class FlowModel:
             priced: Vector = cost + self.through[head.name] * below
             return priced
         pair = self.pairs[head.name]
+        if head.name in state.pairs:
+            mine = float(state.passing[on].sum())
+            share = pair.whole[on] / sum(pair.whole.values()) if mine > 0 else 0.0
+            worth = float(state.pairs[head.name] @ below)
+            return np.full(len(below), cost + (worth * share / mine if mine > 0 else 0.0))
         carried = state.passing[pair.carried]
         mean = float(carried @ below) / float(carried.sum()) if carried.sum() > 0 else 0.0
         partner = pair.other if on == pair.carried else pair.carried
@@ -422,13 +500,30 @@ class FlowModel:
     # ── what one row more would cost ─────────────────────────────────────────────────────────────
 
     def marginals(
-        self, state: FlowState, worth: Mapping[str, Vector | float], held: Collection[str] = ()
+        self,
+        state: FlowState,
+        worth: Mapping[str, Vector | float],
+        held: Collection[str] = (),
+        *,
+        by_row: bool = False,
     ) -> tuple[dict[str, Vector], dict[str, Vector]]:
         """For a row of each stratum that passes an arc: what outputs would lose without it, and the work saved.
 
         worth: what a row is worth to an output
         held: arcs whose flow does not fall when less reaches them, as they would only drop less
+        by_row: of rows that go by their values, not by their keys
         """
+        loss, gain = self._marginals(state, worth, held, None)
+        for level in set() if by_row else set(self.levels.values()):
+            keyed = self._marginals(state, worth, held, level)
+            for on in (on for on, its in self.levels.items() if its == level):
+                loss[on], gain[on] = keyed[0][on], keyed[1][on]
+        return loss, gain
+
+    def _marginals(
+        self, state: FlowState, worth: Mapping[str, Vector | float], held: Collection[str], level: int | None
+    ) -> tuple[dict[str, Vector], dict[str, Vector]]:
+        """For rows that are dropped by themselves, or with their keys at some level."""
         catalog, network = self.catalog, self.network
         loss: dict[str, Vector] = {}
         gain: dict[str, Vector] = {}
@@ -453,6 +548,13 @@ class FlowModel:
                     loss[on], gain[on] = through * lost, cost + through * saved
                 continue
             pair = self.pairs[head.name]
+            if head.name in self._sharing:
+                own = self._times(pair, self._sides_of(head.name, state.passing, state.kept, level).partners())
+                loss[pair.carried], gain[pair.carried] = own * lost, cost + own * saved
+                match = self._sides_of(head.name, state.passing, state.kept, level, turned=True)
+                loss[pair.other] = self._times(pair, match.partners(lost))
+                gain[pair.other] = cost + self._times(pair, match.partners(saved))
+                continue
             carried = state.passing[pair.carried]
             each = pair.times * self._left(pair, pair.other, state.passing)
             loss[pair.carried], gain[pair.carried] = each * lost, cost + each * saved

@@ -295,7 +295,8 @@ class _Builder:
     def _cheapest(self, state: FlowState) -> _Move | None:
         worth = self.worth.marginal(self.delivery)
         held = {on for on in self.limits if self._coin(state, on) < 1.0}
-        loss, gain = self.model.marginals(state, worth, held)
+        loss, gain = self.model.marginals(state, worth, held, by_row=True)
+        by_key = self.model.marginals(state, worth, held) if self.model.levels else (loss, gain)
         best: _Move | None = None
         for index, place in enumerate(self.places):
             rows = state.passing[place.arc] * self.model.island(place.arc).free
@@ -305,6 +306,7 @@ class _Builder:
             moves = []
             if place.bins is not None:
                 moves.append(self._by_value(index, lost, saved))
+            lost, saved = rows * np.maximum(by_key[0][place.arc], 0.0), rows * by_key[1][place.arc]
             if place.coin and saved.sum() > 0:
                 moves.append(_Move(float(lost.sum() / saved.sum()), float(saved.sum()), index, None))
             for move in moves:
