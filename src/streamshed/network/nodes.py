@@ -93,7 +93,7 @@ class Source:
     protected: float = 0.0
     """Share of the rows that are protected."""
     key: tuple[str, ...] = ()
-    """The columns of a key of which all rows are dropped or none, so that joins lose the share and not its square."""
+    """Columns of a key, all rows of which are dropped or none: so joins lose the share and not its square."""
     values: Mapping[str, Histogram] = field(default_factory=dict, hash=False)
     """How the values of a field are spread, where known."""
 

@@ -336,7 +336,7 @@ class Program:
             reach = self.model.free_rows(state.reaching, segment.arc)
             if reach <= _NOTHING * self.full[segment.index] or flows[segment.index] >= reach * (1 - _NOTHING):
                 return 1.0
-            return float(flows[segment.index]) / reach
+            return state.drawn.get(segment.arc, float(flows[segment.index]) / reach)
 
         drops = [
             drop(segment.arc, kept, segment.protect)

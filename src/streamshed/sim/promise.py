@@ -43,13 +43,11 @@ class Delivered:
     """Share of the value utility."""
     load: float
     """Core-seconds of work per second."""
-    loads: tuple[float, ...] = ()
-    """The same, interval by interval: how far chance moves it."""
 
 
 def undropped(scenario: Scenario) -> Undropped:
     """Run a scenario on a node that takes no time for anything."""
-    simulation, _ = _run(scenario, (), unlimited=True)
+    simulation = _run(scenario, (), unlimited=True)
     network, passed = scenario.network, simulation.passed()
     entered = _entered(simulation)
     selectivities = {
@@ -74,7 +72,7 @@ def _entered(simulation: Simulation) -> dict[str, int]:
 
 def carry_out(scenario: Scenario, drops: Sequence[Drop], whole: Undropped) -> Delivered:
     """Run a scenario under drops."""
-    simulation, busy = _run(scenario, drops, unlimited=False)
+    simulation = _run(scenario, drops, unlimited=False)
     network = scenario.network
     entered = _entered(simulation)
     percent, value = {}, {}
@@ -87,21 +85,17 @@ def carry_out(scenario: Scenario, drops: Sequence[Drop], whole: Undropped) -> De
         percent[name] = 100.0 * came / of if of else 100.0
         worth = whole.value[name]
         value[name] = float(simulation.value[index].sum()) / worth if worth > 0 else 1.0
-    capacity = scenario.catalog.capacity
-    return Delivered(
-        percent, value, simulation.work() / scenario.seconds, tuple(share * capacity for share in busy)
-    )
+    return Delivered(percent, value, simulation.work() / scenario.seconds)
 
 
-def _run(scenario: Scenario, drops: Sequence[Drop], *, unlimited: bool) -> tuple[Simulation, list[float]]:
-    """A simulation that is over, and the share of each interval that its node worked."""
-    simulation = Simulation(scenario, unlimited=unlimited)
+def _run(scenario: Scenario, drops: Sequence[Drop], *, unlimited: bool) -> Simulation:
+    # Only rows are counted, not how long they take.
+    simulation = Simulation(scenario, unlimited=unlimited, steps_with_state=2)
     simulation.use(drops)
-    busy = []
     while not simulation.over:
-        busy.append(simulation.advance().busy)
+        simulation.advance()
     simulation.drain()
-    return simulation, busy
+    return simulation
 
 
 def cause(scenario: Scenario, decision: Decision, whole: Undropped, output: str) -> str:

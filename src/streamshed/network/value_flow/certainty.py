@@ -46,7 +46,7 @@ def _of(catalog: Catalog, output: str) -> Certainty:
             return Certainty(UNKNOWN, f"{box.name} sheds by itself")
         if isinstance(box, Join) and (both := _on_both_sides(catalog.network, box)):
             return Certainty(UNKNOWN, f"{box.name}: rows of {both} are on both sides and can meet themselves")
-    for box in boxes:
+    for box in reversed(boxes):  # what is assumed further down has the errors of what is above
         why = _assumed(catalog, box, sources)
         if why:
             return Certainty(ESTIMATED, f"{box.name}: {why}")
@@ -67,7 +67,10 @@ def _assumed(catalog: Catalog, box: Box, sources: tuple[Source, ...]) -> str:
     """What is taken for granted at a box; empty if nothing is."""
     network = catalog.network
     if isinstance(box, Join):
-        if box.name in sharing_joins(network):
+        sharing = sharing_joins(network)
+        if box.name in sharing and any(above.name in sharing for above in network.above(box.name)[1]):
+            return "its pairs are pairs of pairs; what share of their keys they have left is taken in the mean"
+        if box.name in sharing:
             return "its sides lose the same keys, which are taken to have equally many rows"
         return "its sides are taken to lose rows independently"
     if not isinstance(box, Filter):

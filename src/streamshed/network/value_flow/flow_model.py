@@ -24,10 +24,11 @@ import numpy as np
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.expressions.analysis import invert, passing
-from streamshed.network.expressions.expression import Binary, Expression, Field, Unary, parse
-from streamshed.network.graph import Aggregate, Box, CountWindow, Filter, Join, Map, Output, Udf, arc
-from streamshed.network.value_flow.key_match import Kept, KeyMatch, Side
+from streamshed.network.expressions.expression import Expression, Field, parse
+from streamshed.network.graph import Aggregate, Box, CountWindow, Filter, Join, Map, Output, Udf, arc, ends
+from streamshed.network.value_flow.key_match import KeyMatch, Side
 from streamshed.network.value_flow.shared_keys import key_places, sharing_joins
+from streamshed.network.value_flow.spared import protecting, without_protection
 from streamshed.network.value_flow.strata import Mask, Vector, strata
 from streamshed.records import Drop
 
@@ -76,8 +77,10 @@ class FlowState:
     passing: dict[str, Vector]
     """And that pass it."""
     load: float
-    kept: Mapping[str, Kept] = field(default_factory=dict)
-    """By arc, the share of its keys that each stratum has left; only where a join's sides lose the same keys."""
+    kept: Mapping[str, Vector] = field(default_factory=dict)
+    """By arc, the share of its keys that each stratum has left; only if a join's sides lose the same."""
+    drawn: Mapping[str, float] = field(default_factory=dict)
+    """By arc on which keys are dropped, the share that it keeps, of the largest share left above it."""
     pairs: Mapping[str, Vector] = field(default_factory=dict)
     """What leaves such joins."""
 
@@ -123,8 +126,8 @@ class FlowModel:
         self._sides = {box.name: self._carried(box) for box in self.network.order if isinstance(box, Join)}
         self._matches: dict[str, tuple[Vector, Mask]] = {}
         self._sharing = sharing_joins(self.network)
-        self.levels = {on: place.level for on, place in key_places(self.network).items()} if self._sharing else {}
-        """Of the arcs on which keys are dropped, where it matters that they are."""
+        self.keyed = frozenset(key_places(self.network) if self._sharing else ())
+        """The arcs on which keys are dropped, if it matters to a join that they are."""
         for source in self.network.sources:
             self.fields[source.name] = self._source_fields(source.name)
         for box in self.network.order:
@@ -296,7 +299,14 @@ class FlowModel:
             tail = drop.at.partition("->")[0]
             island = self.island(tail)
             taken = self.taken(tail, drop.where) * island.free
-            found[drop.at] = found.get(drop.at, np.ones(island.size)) * (1.0 - (1.0 - drop.keep) * taken)
+            passes = 1.0 - (1.0 - drop.keep) * taken
+            if drop.at in self.keyed:
+                # Of a stratum that is taken in part, some rows go and not some keys.
+                whole = (taken <= 0) | (taken >= 1)
+                rows = _by_row(drop.at)
+                found[rows] = found.get(rows, np.ones(island.size)) * np.where(whole, 1.0, passes)
+                passes = np.where(whole, passes, 1.0)
+            found[drop.at] = found.get(drop.at, np.ones(island.size)) * passes
         return found
 
     def taken(self, tail: str, where: str | None) -> Vector:
@@ -304,7 +314,7 @@ class FlowModel:
         size = self.island(tail).size
         if where is None:
             return np.ones(size)
-        predicate = _without_protection(parse(where), self._protects)
+        predicate = without_protection(parse(where), protecting(self.network))
         if predicate is None:
             return np.ones(size)
         found, known = passing(predicate), self.fields[tail]
@@ -313,10 +323,6 @@ class FlowModel:
             return _overlap(known[by], ranges)
         matches, told = self._match(predicate, tail)
         return np.where(told, matches, 1.0)
-
-    @property
-    def _protects(self) -> list[Expression]:
-        return [source.protect for source in self.network.sources if source.protect is not None]
 
     def state(self, keeps: Keeps, at_most: Mapping[str, float] | None = None) -> FlowState:
         """What flows when of the rows that reach an arc these shares pass.
@@ -333,8 +339,10 @@ class FlowModel:
         }
         reaching: dict[str, Vector] = {}
         passes: dict[str, Vector] = {}
-        kept: dict[str, Kept] = {}
-        left: dict[str, Kept] = {}
+        kept: dict[str, Vector] = {}
+        left: dict[str, Vector] = {}
+        largest: dict[str, float] = {}
+        drawn: dict[str, float] = {}
         pairs: dict[str, Vector] = {}
         work = 0.0
         for head in network.heads:
@@ -344,20 +352,28 @@ class FlowModel:
                 reaching[on] = passes[on] = leaving[tail]
                 if tail in left:
                     kept[on] = left[tail]
-                if on in at_most:
+                if on in self.keyed and (on in keeps or on in at_most):
+                    free, top = self.island(on).free, largest.get(tail, 1.0)
+                    before = kept.get(on, np.ones(len(free)))
+                    share = keeps.get(on, np.ones(len(free)))
+                    if on in at_most:
+                        drawn[on] = _filled_to(at_most[on], reaching[on][free], before[free], share[free], top)
+                        share = np.where(free, share * drawn[on], share)
+                    kept[on] = np.where(free, np.minimum(before, share * top), before)
+                    keeps[on] = np.divide(kept[on], before, out=np.ones(len(free)), where=before > 0)
+                    keeps[on] = keeps[on] * keeps.pop(_by_row(on), 1.0)
+                    largest[on] = top * float(share[free].max(initial=0.0))
+                elif on in at_most:
                     keeps[on] = self._thinned(on, reaching[on], keeps.get(on), at_most[on])
                 if on in keeps:
                     passes[on] = reaching[on] * keeps[on]
-                    if on in self.levels:
-                        level, before = self.levels[on], kept.get(on, {})
-                        kept[on] = {**before, level: before[level] * keeps[on] if level in before else keeps[on]}
                     work += catalog.drop_cost * float(reaching[on].sum())
                 total = passes[on] if total is None else total + passes[on]
             if isinstance(head, Output) or total is None:
                 continue
             work += catalog.costs[head.name] * float(total.sum())
             if head.name in self._sharing:
-                sides = self._sides_of(head.name, passes, kept, None)
+                sides = self._sides_of(head.name, passes, kept, by_key=False)
                 leaving[head.name] = pairs[head.name] = passes[self.pairs[head.name].carried] * self._times(
                     self.pairs[head.name], sides.partners()
                 )
@@ -367,36 +383,40 @@ class FlowModel:
                 leaving[head.name] = passes[pair.carried] * (pair.times * self._left(pair, pair.other, passes))
             else:
                 leaving[head.name] = total * self.through[head.name]
-                if self._sharing and (merged := self._merged(head.name, kept)):
-                    left[head.name] = merged
-        return FlowState(keeps, reaching, passes, work, kept, pairs)
+                if kept:
+                    left[head.name] = self._merged(head.name, kept)
+            if largest:
+                arcs = network.arcs_into(head.name)
+                largest[head.name] = max(largest.get(on, largest.get(ends(on)[0], 1.0)) for on in arcs)
+        return FlowState(keeps, reaching, passes, work, kept, drawn, pairs)
 
-    def _merged(self, box: str, kept: Mapping[str, Kept]) -> Kept:
+    def _merged(self, box: str, kept: Mapping[str, Vector]) -> Vector:
         """The keys that the rows of a box have left, whichever way they came."""
-        arcs = [on for on in self.network.arcs_into(box) if on in kept]
-        if len(self.network.arcs_into(box)) == 1:
-            return kept[arcs[0]] if arcs else {}
-        rows = {on: self.whole.reaching[on] for on in self.network.arcs_into(box)}
-        total = sum(rows.values(), np.zeros(self.island(box).size))
-        found = {}
-        for level in {level for on in arcs for level in kept[on]}:
-            some = sum((kept[on][level] * rows[on] if level in kept.get(on, {}) else rows[on] for on in rows), 0.0)
-            found[level] = np.divide(some, total, out=np.ones(len(total)), where=total > 0)
-        return found
+        arcs = self.network.arcs_into(box)
+        nothing_lost = np.ones(self.island(box).size)
+        if len(arcs) == 1:
+            return kept.get(arcs[0], nothing_lost)
+        total, some = np.zeros(len(nothing_lost)), np.zeros(len(nothing_lost))
+        for on in arcs:
+            total = total + self.whole.reaching[on]
+            some = some + self.whole.reaching[on] * kept.get(on, nothing_lost)
+        return np.divide(some, total, out=nothing_lost, where=total > 0)
 
     def _sides_of(
         self,
         join: str,
         passes: Mapping[str, Vector],
-        kept: Mapping[str, Kept],
-        level: int | None,
+        kept: Mapping[str, Vector],
         *,
+        by_key: bool,
         turned: bool = False,
     ) -> KeyMatch:
         """The sides of a join that lose the same keys: the carried one first, or the other if turned."""
         pair = self.pairs[join]
         first, second = (pair.other, pair.carried) if turned else (pair.carried, pair.other)
-        return KeyMatch(Side(passes[first], kept.get(first, {})), Side(passes[second], kept.get(second, {})), level)
+        nothing_lost = np.ones(len(passes[first]))
+        sides = (Side(passes[on], kept.get(on, nothing_lost)) for on in (first, second))
+        return KeyMatch(*sides, by_key)
 
     @staticmethod
     def _times(pair: Pairing, partners: Vector) -> Vector:
@@ -415,21 +435,19 @@ class FlowModel:
         """The share of one side of a join that is left."""
         return float(passes[side].sum()) / pair.whole[side] if pair.whole[side] > 0 else 0.0
 
-    def paired(
-        self, join: str, more: Mapping[str, Vector], state: FlowState, level: int | None = None
-    ) -> Vector:
+    def paired(self, join: str, more: Mapping[str, Vector], state: FlowState, *, by_key: bool = False) -> Vector:
         """The pairs that some more rows on either side of a join would make, with what flows now.
 
-        level: at which they are dropped, where whole keys are
+        by_key: whether they come and go with their keys
         """
         pair = self.pairs[join]
         found = np.zeros(self.island(join).size)
         if join in self._sharing:
             if pair.carried in more:
-                match = self._sides_of(join, state.passing, state.kept, level)
+                match = self._sides_of(join, state.passing, state.kept, by_key=by_key)
                 found = more[pair.carried] * self._times(pair, match.partners())
             if pair.other in more:
-                match = self._sides_of(join, state.passing, state.kept, level, turned=True)
+                match = self._sides_of(join, state.passing, state.kept, by_key=by_key, turned=True)
                 found = found + self._times(pair, match.met(more[pair.other]))
             return found
         if pair.carried in more:
@@ -513,17 +531,17 @@ class FlowModel:
         held: arcs whose flow does not fall when less reaches them, as they would only drop less
         by_row: of rows that go by their values, not by their keys
         """
-        loss, gain = self._marginals(state, worth, held, None)
-        for level in set() if by_row else set(self.levels.values()):
-            keyed = self._marginals(state, worth, held, level)
-            for on in (on for on, its in self.levels.items() if its == level):
+        loss, gain = self._marginals(state, worth, held, by_key=False)
+        if self.keyed and not by_row:
+            keyed = self._marginals(state, worth, held, by_key=True)
+            for on in self.keyed:
                 loss[on], gain[on] = keyed[0][on], keyed[1][on]
         return loss, gain
 
     def _marginals(
-        self, state: FlowState, worth: Mapping[str, Vector | float], held: Collection[str], level: int | None
+        self, state: FlowState, worth: Mapping[str, Vector | float], held: Collection[str], *, by_key: bool
     ) -> tuple[dict[str, Vector], dict[str, Vector]]:
-        """For rows that are dropped by themselves, or with their keys at some level."""
+        """For rows that are dropped by themselves, or with their keys."""
         catalog, network = self.catalog, self.network
         loss: dict[str, Vector] = {}
         gain: dict[str, Vector] = {}
@@ -549,9 +567,10 @@ class FlowModel:
                 continue
             pair = self.pairs[head.name]
             if head.name in self._sharing:
-                own = self._times(pair, self._sides_of(head.name, state.passing, state.kept, level).partners())
+                match = self._sides_of(head.name, state.passing, state.kept, by_key=by_key)
+                own = self._times(pair, match.partners())
                 loss[pair.carried], gain[pair.carried] = own * lost, cost + own * saved
-                match = self._sides_of(head.name, state.passing, state.kept, level, turned=True)
+                match = self._sides_of(head.name, state.passing, state.kept, by_key=by_key, turned=True)
                 loss[pair.other] = self._times(pair, match.partners(lost))
                 gain[pair.other] = cost + self._times(pair, match.partners(saved))
                 continue
@@ -584,6 +603,34 @@ class FlowModel:
         }
 
 
+def _by_row(on: str) -> str:
+    """Under which name keeps have, of an arc on which keys are dropped, what is dropped row by row."""
+    return f"{on} by row"
+
+
+def _filled_to(at_most: float, rows: Vector, before: Vector, share: Vector, top: float) -> float:
+    """The share of keys, of the largest left, with which so many rows per second pass; 1 if no drop is needed.
+
+    rows: that come, of which `before` of the keys are left; of each stratum `share` of `top` may pass anyway
+    """
+    unkeyed = np.divide(rows, before, out=np.zeros(len(rows)), where=before > 0)
+
+    def passing_with(drawn: float) -> float:
+        return float(unkeyed @ np.minimum(before, share * (top * drawn)))
+
+    whole = passing_with(1.0)
+    if whole <= at_most * (1 + 1e-12) or whole <= 0:
+        return 1.0
+    bound = share * top
+    if np.all(bound[rows > 0] <= before[rows > 0] * (1 + 1e-12)):
+        return at_most / whole  # every stratum loses the same share
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if passing_with(middle) < at_most else (low, middle)
+    return low
+
+
 def _overlap(bounds: Bounds, ranges: Iterable[tuple[float, float]]) -> Vector:
     """The share of each stratum's values that lie in some ranges."""
     found = np.zeros(len(bounds.low))
@@ -598,17 +645,6 @@ def _overlap(bounds: Bounds, ranges: Iterable[tuple[float, float]]) -> Vector:
     # Ends of ranges and of strata that differ by rounding only are the same.
     found = np.where(found < 1e-9, 0.0, np.where(found > 1 - 1e-9, 1.0, found))
     return np.minimum(found, 1.0)
-
-
-def _without_protection(predicate: Expression, protects: Iterable[Expression]) -> Expression | None:
-    """What a drop takes apart from sparing protected rows; None: all."""
-    for protect in protects:
-        spared = Unary("NOT", protect)
-        if predicate == spared:
-            return None
-        if isinstance(predicate, Binary) and predicate.op == "AND" and predicate.right == spared:
-            return predicate.left
-    return predicate
 
 
 def _used_below(consumers: Mapping[str, tuple[str, ...]], nodes: Mapping[str, object], name: str) -> set[str]:

@@ -1,34 +1,28 @@
 """Where drops take whole keys: a source that names a `key` loses all rows of a key or none of them.
 
-A pair of a join needs both of its rows. Where each side loses rows by themselves, with shares p and q left, p·q of the
-pairs are. Where both sides lose the same keys it is min(p, q): the join loses the share and not its square.
+A pair of a join needs both of its rows. Where each side loses rows by themselves, with shares p and q left, p·q of
+the pairs are. Where both sides lose the same keys it is min(p, q): the join loses the share and not its square.
 
 A key is followed from its sources as long as its columns are handed on as they are: through filters, unions of
-streams with equal keys, maps that only rename it, and joins on it whose sides have it both. Rows are dropped by key
-on the arcs that leave sources and split points; elsewhere, and below aggregates, each row is dropped by itself.
+streams with equal keys, maps that only rename it, and joins on it whose sides have it both. Rows are dropped by
+key on the arcs that leave sources and split points; elsewhere, and below aggregates, each is dropped by itself.
 
-Drops one after the other must be independent, and those on both sides of a join must not be: so each has a *level*,
-the number of places above it at which keys can be dropped, and all drops of one level take the same keys.
+There is one order of the keys for a whole network, and drops take the last ones of it. So a drop that follows
+another and keeps the share q of what the first left, p, keeps the first p·q of all keys (`key_shares`); where
+streams meet of which different shares are left, q counts from the largest. So drops on the two sides of a join,
+however deep, take the same keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from streamshed.network.expressions.expression import Field
+from streamshed.network.expressions.expression import Field, parse
 from streamshed.network.graph import Filter, Join, Map, Network, Udf, Union
+from streamshed.network.value_flow.spared import protecting, without_protection
+from streamshed.records import Drop
 
 Key = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPlace:
-    """An arc on which whole keys are dropped."""
-
-    columns: Key
-    """Those that hold the key there."""
-    level: int
 
 
 def keys_of(network: Network) -> dict[str, Key]:
@@ -71,16 +65,37 @@ def sharing_joins(network: Network) -> frozenset[str]:
     return frozenset(box.name for box in network.order if isinstance(box, Join) and box.name in keys)
 
 
-def key_places(network: Network) -> Mapping[str, KeyPlace]:
-    """The arcs on which whole keys are dropped."""
+def key_places(network: Network) -> dict[str, Key]:
+    """The arcs on which whole keys are dropped, with the columns that hold them there."""
     keys = keys_of(network)
-    places = {source.name for source in network.sources} | set(network.split_points)
-    level: dict[str, int] = {source.name: 0 for source in network.sources}
+    tails = (*(source.name for source in network.sources), *network.split_points)
+    return {on: keys[tail] for tail in tails if tail in keys for on in network.arcs_out_of(tail)}
+
+
+def key_shares(network: Network, drops: Iterable[Drop]) -> dict[str, float]:
+    """For each arc on which whole keys are dropped, the share of all keys that is left before its own drops.
+
+    Drops by value do not count: what they spare has all of its keys.
+
+    >>> from streamshed.network import Builder
+    >>> network = (
+    ...     Builder("n").source("s", "k INT", key="k").filter("f", "s", "k > 0")
+    ...     .output("o", "f").output("p", "f").build()
+    ... )
+    >>> key_shares(network, [Drop("s->f", 0.5), Drop("f->o", 0.5)])
+    {'s->f': 1.0, 'f->o': 0.5, 'f->p': 0.5}
+    """
+    places, protects = key_places(network), protecting(network)
+    keeps: dict[str, float] = {}
+    for drop in drops:
+        if drop.where is None or without_protection(parse(drop.where), protects) is None:
+            keeps[drop.at] = keeps.get(drop.at, 1.0) * drop.keep
+    left: dict[str, float] = {source.name: 1.0 for source in network.sources}
+
+    def on_arc(on: str) -> float:
+        share = left[on.partition("->")[0]]
+        return share * keeps.get(on, 1.0) if on in places else share
+
     for box in network.order:
-        level[box.name] = max(level[name] + (name in places) for name in box.inputs)
-    return {
-        on: KeyPlace(keys[tail], level[tail])
-        for tail in (*level,)
-        if tail in places and tail in keys
-        for on in network.arcs_out_of(tail)
-    }
+        left[box.name] = max(map(on_arc, network.arcs_into(box.name)))
+    return {on: left[on.partition("->")[0]] for on in places}

@@ -296,7 +296,7 @@ class _Builder:
         worth = self.worth.marginal(self.delivery)
         held = {on for on in self.limits if self._coin(state, on) < 1.0}
         loss, gain = self.model.marginals(state, worth, held, by_row=True)
-        by_key = self.model.marginals(state, worth, held) if self.model.levels else (loss, gain)
+        by_key = self.model.marginals(state, worth, held) if self.model.keyed else (loss, gain)
         best: _Move | None = None
         for index, place in enumerate(self.places):
             rows = state.passing[place.arc] * self.model.island(place.arc).free
@@ -417,6 +417,8 @@ class _Builder:
         whole = self.model.free_rows(self.model.whole.reaching, on)
         if total <= NOTHING * whole:
             return 1.0
+        if on in state.drawn:
+            return 1.0 if state.drawn[on] > 1 - NOTHING else state.drawn[on]
         keep = self.model.free_rows(state.passing, on) / total
         return 1.0 if keep > 1 - NOTHING else keep
 
