@@ -7,7 +7,7 @@ A load is measured at the rates that were drawn: arrivals are even, so that it i
 
 What must come out: delivered within 2 points of claimed for 99 % of the outputs; no load more than 1 % above the
 limit, where the policy says that it fits. Chance alone moves the load of 100,000 rows by half a percent, and there
-are thousands of loads: so each is measured in more and more runs until it is clear on which side of that 1 % it is.
+are thousands of loads: so each is measured in more and more runs until it is clear on which side of that it is.
 """
 
 from __future__ import annotations
