@@ -73,19 +73,20 @@ _BENT_STEP = 0.02
 class Optimal:
     name: str = "optimal"
 
-    def planner(self, catalog: Catalog) -> OptimalPlanner:
-        return OptimalPlanner(self.name, catalog)
+    def planner(self, catalog: Catalog, start: RoadMap | None = None) -> OptimalPlanner:
+        """`start`: the road map of random drops, for who has it already."""
+        return OptimalPlanner(self.name, catalog, start)
 
 
 class OptimalPlanner:
-    def __init__(self, policy: str, catalog: Catalog) -> None:
+    def __init__(self, policy: str, catalog: Catalog, start: RoadMap | None = None) -> None:
         self.policy = policy
         self.catalog = catalog
         self.graphs: Mapping[str, LossGraph] = loss_graphs(catalog)
         self.model = FlowModel(catalog)
         self.segments = Segments.of(self.model)
         self.certainty = certainties(catalog)
-        self._start: RoadMap | None = None
+        self._start = start
 
     def decide(self, rates: Mapping[str, float] | None = None) -> Decision:
         model = self.model.with_rates(rates)

@@ -76,8 +76,9 @@ class SemanticRoadMap:
         if not 0 < self.step <= 1:
             raise InvalidArgument("a step is a share above 0, at most 1", got=self.step)
 
-    def planner(self, catalog: Catalog) -> TablePlanner:
-        by_random = build(catalog, self.step)
+    def planner(self, catalog: Catalog, by_random: RoadMap | None = None) -> TablePlanner:
+        """`by_random`: the road map of random drops with the same step, for who has it already."""
+        by_random = build(catalog, self.step) if by_random is None else by_random
         fields, graphs = drop_fields(catalog.network), loss_graphs(catalog)
         builders = []
         for part in catalog.parts():
@@ -266,6 +267,8 @@ class _Builder:
         """Rows per second that drops at random let pass, at most."""
         self.delivery = dict.fromkeys(worth.arcs, 100.0)
         self.drops: dict[tuple[str, bool], Drop] = {}
+        self.written: dict[str, tuple[bytes, bytes, Drop]] = {}
+        """By arc, the drop by value for the bins that are gone and those that are empty: most steps change one."""
 
     def steps(self) -> Iterator[TableStep]:
         state = self.model.whole
@@ -432,15 +435,21 @@ class _Builder:
                 at = place.bins[known].astype(int)
                 count = np.bincount(at, rows[known], minlength=len(place.low))
                 if count[place.gone].sum() > 0:
-                    ranges = _ranges(place, place.gone, count <= 0)
-                    column = self.model.network.column(ends(on)[0], place.by)
-                    where = None
-                    if ranges != Ranges.everything():
-                        where = ranges.render(place.by, integers=column.whole)
-                    made[on, False] = drop(on, 0.0, self.protect[on], where)
+                    made[on, False] = self._by_ranges(place, place.by, count <= 0)
             if on in self.limits and (keep := self._coin(state, on)) < 1.0:
                 made[on, True] = drop(on, keep, self.protect[on])
         return made
+
+    def _by_ranges(self, place: _Place, by: str, empty: Mask) -> Drop:
+        gone, none = place.gone.tobytes(), empty.tobytes()
+        before = self.written.get(place.arc)
+        if before is None or before[:2] != (gone, none):
+            ranges = _ranges(place, place.gone, empty)
+            column = self.model.network.column(ends(place.arc)[0], by)
+            where = None if ranges == Ranges.everything() else ranges.render(by, integers=column.whole)
+            before = (gone, none, drop(place.arc, 0.0, self.protect[place.arc], where))
+            self.written[place.arc] = before
+        return before[2]
 
     def _step(self, ratio: float, state: FlowState) -> TableStep:
         made = self._made(state)
