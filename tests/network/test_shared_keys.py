@@ -59,6 +59,26 @@ def test_a_key_is_not_followed_through_aggregates_computed_columns_and_other_joi
     )
     assert set(keys_of(network)) == {"a", "b", "c", "d"}
     assert not sharing_joins(network)
+    assert not key_places(network)
+
+
+def test_parts_without_such_a_join_are_left_alone():
+    network = (
+        Builder("parts", capacity=1.0)
+        .source("a", "k INT", rate=100, key="k")
+        .source("b", "k INT, y INT", rate=100, key="k")
+        .source("c", "k INT", rate=100, key="k")
+        .source("d", "k INT", rate=300, key="k")
+        .join("pair", ["a", "b"], ["k"], 1.0, cost=1e-3, selectivity=1.0)
+        .union("u", ["c", "d"], cost=1e-3)
+        .output("o", "pair")
+        .output("p", "u")
+        .output("q", "u")
+        .build()
+    )
+    assert set(key_places(network)) == {"a->pair", "b->pair"}
+    drops = (Drop("a->pair", 0.5), Drop("c->u", 0.2), Drop("d->u", 0.8), Drop("u->p", 0.5))
+    assert delivered(network, *drops)["p"] == pytest.approx(50 * (0.25 * 0.2 + 0.75 * 0.8))
 
 
 def test_a_join_loses_the_share_and_not_its_square():

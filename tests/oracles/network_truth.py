@@ -97,7 +97,9 @@ def _key_names(network: Network) -> dict[str, tuple]:
         elif box.op not in ("filter", "union", "udf"):
             key = ()
         names[box.name] = key
-    return names
+    # Where no join is by key, rows go by themselves.
+    parts = {network.part_of[box.name] for box in network.order if box.op == "join" and names[box.name]}
+    return {name: key if network.part_of[name] in parts else () for name, key in names.items()}
 
 
 def _push(catalog: Catalog, drops, rows: int, whole):

@@ -132,8 +132,8 @@ class FlowModel:
         self._sides = {box.name: self._carried(box) for box in self.network.order if isinstance(box, Join)}
         self._matches: dict[str, tuple[Vector, Mask]] = {}
         self._sharing = sharing_joins(self.network)
-        self.keyed = frozenset(key_places(self.network) if self._sharing else ())
-        """The arcs on which keys are dropped, if it matters to a join that they are."""
+        self.keyed = frozenset(key_places(self.network))
+        """The arcs on which whole keys are dropped."""
         for source in self.network.sources:
             self.fields[source.name] = self._source_fields(source.name)
         for box in self.network.order:

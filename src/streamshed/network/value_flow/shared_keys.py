@@ -5,7 +5,8 @@ the pairs are. Where both sides lose the same keys it is min(p, q): the join los
 
 A key is followed from its sources as long as its columns are handed on as they are: through filters, unions of
 streams with equal keys, maps that only rename it, and joins on it whose sides have it both. Rows are dropped by
-key on the arcs that leave sources and split points; elsewhere, and below aggregates, each is dropped by itself.
+key on the arcs that leave sources and split points; elsewhere, and below aggregates, each is dropped by itself. So
+they are in parts of a network in which no join has a key on both sides: there is nothing to gain.
 
 There is one order of the keys for a whole network, and drops take the last ones of it. So a drop that follows
 another and keeps the share q of what the first left, p, keeps the first p·q of all keys (`key_shares`); where
@@ -68,8 +69,14 @@ def sharing_joins(network: Network) -> frozenset[str]:
 def key_places(network: Network) -> dict[str, Key]:
     """The arcs on which whole keys are dropped, with the columns that hold them there."""
     keys = keys_of(network)
+    parts = {network.part_of[join] for join in sharing_joins(network)}
     tails = (*(source.name for source in network.sources), *network.split_points)
-    return {on: keys[tail] for tail in tails if tail in keys for on in network.arcs_out_of(tail)}
+    return {
+        on: keys[tail]
+        for tail in tails
+        if tail in keys and network.part_of[tail] in parts
+        for on in network.arcs_out_of(tail)
+    }
 
 
 def key_shares(network: Network, drops: Iterable[Drop]) -> dict[str, float]:
@@ -79,11 +86,11 @@ def key_shares(network: Network, drops: Iterable[Drop]) -> dict[str, float]:
 
     >>> from streamshed.network import Builder
     >>> network = (
-    ...     Builder("n").source("s", "k INT", key="k").filter("f", "s", "k > 0")
-    ...     .output("o", "f").output("p", "f").build()
+    ...     Builder("n").source("s", "k INT", key="k").source("t", "k INT, x INT", key="k")
+    ...     .filter("f", "s", "k > 0").join("j", ["f", "t"], ["k"], 1.0).output("o", "j").output("p", "f").build()
     ... )
-    >>> key_shares(network, [Drop("s->f", 0.5), Drop("f->o", 0.5)])
-    {'s->f': 1.0, 'f->o': 0.5, 'f->p': 0.5}
+    >>> key_shares(network, [Drop("s->f", 0.5), Drop("f->j", 0.5)])
+    {'s->f': 1.0, 't->j': 1.0, 'f->j': 0.5, 'f->p': 0.5}
     """
     places, protects = key_places(network), protecting(network)
     keeps: dict[str, float] = {}

@@ -88,7 +88,8 @@ class Slots:
                 found[name] = Slot(name, at, fields.get(name), protect[name], keys.get(name))
                 at += found[name].size
         # Before the parse nobody knows the key.
-        raw = [source.name for source in network.sources if source.parse is not None and not source.key]
+        by_key = {ends(on)[0] for on in keys}
+        raw = [one.name for one in network.sources if one.parse is not None and one.name not in by_key]
         return Slots(network, found, {name: at + index for index, name in enumerate(raw)})
 
     @cached_property
