@@ -25,7 +25,7 @@ _MORE = 1.05  # what usually arrives scatters
 _UNEVEN = 1.05  # and not all tasks have the same number
 _FIRST_GRACE = 64  # rows a task, while nothing is known
 _FEW = 8  # intervals that tell little
-_LEAST_GRACE = 20  # so that something can be learned whatever happens
+_LEAST_GRACE = 20  # rows of all tasks together, so that something can be learned whatever happens
 _AT_EASE = 0.6  # of the allowed length: what an interval has that took less is no overload
 _USUALLY = 3.0  # bounds over which the usual rate is a mean
 _IDLE = 0.25  # seconds from the end of an interval to the next one's start, if the source had nothing
@@ -116,7 +116,7 @@ class TimeBudget:
         by_itself = sample.at - self._late_since <= _BY_ITSELF * self.latency
         self._calm = not shedding and sample.shed == 0 and by_itself
         self._seen += 1
-        self._tasks = max(1, sample.tasks)
+        self._tasks = sample.tasks or self._tasks  # not every interval tells
         self._one_by_one = max(0.0, 1.0 - sample.cores / self._tasks) if sample.cores else 0.0
         self._learn_behind(sample, told, budget)
         if sample.gap > 0:
@@ -193,7 +193,8 @@ class TimeBudget:
         if wait > usable / 2.0:
             # Tasks that have to wait for their turn have it when the time is used up.
             behind += self._one_by_one * self._usual_work * rows
-        grace = max(_LEAST_GRACE if self._seen > _FEW else _FIRST_GRACE, self._of_a_task(rows))
+        least = math.ceil(_LEAST_GRACE / self._tasks) if self._seen > _FEW else _FIRST_GRACE
+        grace = max(least, self._of_a_task(rows))
         budget = max(0.0, allowed - behind)
         if self._tails.predict(0.0) > _MOSTLY * allowed:
             # Most of the work is behind the drop, and plans have to see to it: a budget that is over before rows
