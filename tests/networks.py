@@ -60,7 +60,9 @@ def random_network(
     return builder.build()
 
 
-def valued_network(seed: int, *, joins: bool = True, protect: bool = True) -> Network:
+def valued_network(
+    seed: int, *, joins: bool = True, protect: bool = True, key: str | tuple[str, ...] = ()
+) -> Network:
     """Whatever a spec can have: joins, unions, protection, splits in a row, outputs on sources, costs and
     selectivities of 0; with selectivities that are what the values make them."""
     from tests.oracles.network_truth import truth
@@ -79,6 +81,7 @@ def valued_network(seed: int, *, joins: bool = True, protect: bool = True) -> Ne
             rate=draw.uniform(50, 500),
             values=values,
             protect=spares,
+            key=key,
         )
         open_ends.append(f"s{index}")
     used = set()

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from streamshed.cli.app import app
+from streamshed.cli.app import app, main
 from streamshed.cli.plan import numbers_of
 from streamshed.errors import InvalidArgument
 from streamshed.network.graph import InvalidNetwork
@@ -101,3 +101,22 @@ def test_a_parameter_given_twice_and_a_loop_of_windows_are_named():
         "the operators form a loop",
     ]
     assert "w -> v -> w" in str(error.value)
+
+
+@pytest.mark.parametrize("options", [("--overload", "1e9"), ("--seconds", "1e9")])
+def test_the_command_says_that_it_would_never_end(tmp_path, options, monkeypatch, capsys):
+    file = tmp_path / "n.yaml"
+    file.write_text(SPEC)
+    monkeypatch.setattr("sys.argv", ["streamshed", "simulate", str(file), "--policy", "lsrm-random", *options])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "error: more than can be simulated" in capsys.readouterr().err
+
+
+def test_a_box_named_like_markup_is_printed_as_it_is(tmp_path):
+    file = tmp_path / "box.yaml"
+    file.write_text(SPEC.replace("  f: {", '  "a[/x]": {').replace("input: f", 'input: "a[/x]"'))
+    result = run("plan", file, "--policy", "lsrm-random", "--excess", "0.5")
+    assert result.exit_code == 0, result.output
+    assert "a[/x]" in result.output

@@ -5,6 +5,10 @@ A filter asks every row; where a field has no values it passes its selectivity o
 of its sides: s · (rows of both, undropped) · (share left of one) · (share left of the other), with the columns of
 the left side. A drop keeps `keep` of each row that matches and is not protected. Load is Σ cost · rows in
 (LSRM 4.2).
+
+Where sources name a key, a row stands for rows of all keys, and has a share of them left: keys 0 to that share. A
+drop where a source or a split ends cuts them at `keep` times the largest share that drops above it left; of a pair
+the keys are left that both of its rows have.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from streamshed.network.expressions.expression import parse
 
 ROWS = 4096
 _SPARED = "is protected"
+_KEYS = "keys left"
 _PRIMES = (2, 3, 5, 7, 11, 13)
 
 
@@ -70,7 +75,31 @@ def _rows_of(source, rate: float, rows: int) -> Batch:
         known = source.protect.fields() <= columns.keys()
         spared = batch.where(source.protect).astype(float) if known else np.full(rows, source.protected)
     columns[_SPARED] = spared
+    columns[_KEYS] = np.ones(rows)
     return batch
+
+
+def _key_names(network: Network) -> dict[str, tuple]:
+    """The names that the key of each node's rows has; none where there is no key, or where it is not known."""
+    names = {source.name: source.key for source in network.sources}
+    for box in network.order:
+        above = {names[each] for each in box.inputs}
+        key = above.pop() if len(above) == 1 else ()
+        if box.op == "map":
+            new = {
+                str(expression.name): name
+                for name, expression in box.select.items()
+                if hasattr(expression, "name")
+            }
+            key = tuple(new[name] for name in key) if all(name in new for name in key) else ()
+        elif box.op == "join":
+            key = key if set(key) <= set(box.on) else ()
+        elif box.op not in ("filter", "union", "udf"):
+            key = ()
+        names[box.name] = key
+    # Where no join is by key, rows go by themselves.
+    parts = {network.part_of[box.name] for box in network.order if box.op == "join" and names[box.name]}
+    return {name: key if network.part_of[name] in parts else () for name, key in names.items()}
 
 
 def _push(catalog: Catalog, drops, rows: int, whole):
@@ -79,25 +108,33 @@ def _push(catalog: Catalog, drops, rows: int, whole):
     passing: dict[str, Batch] = {}
     passed: dict[str, float] = {}
     load = 0.0
+    keys, largest = _key_names(network), {source.name: 1.0 for source in network.sources}
+    readers = {node: sum(on.startswith(f"{node}->") for on in network.arcs) for node in keys}
+    starts = {node for node in keys if node in largest or readers[node] > 1}
     for head in network.heads:
         entering = []
         for on in network.arcs_into(head.name):
-            batch = leaving[on.split("->")[0]]
+            tail = on.split("->")[0]
+            batch, most = leaving[tail], largest[tail]
+            by_key = bool(keys[tail]) and tail in starts
             for drop in drops:
                 if drop.at == on:
-                    batch = _dropped(batch, drop)
+                    batch = _dropped(batch, drop, largest[tail] if by_key else None)
+                    at_random = drop.where is None or drop.where.startswith("NOT ")
+                    most *= drop.keep if by_key and at_random else 1.0
+            largest[head.name] = max(most, largest.get(head.name, 0.0))
             passing[on] = batch
             entering.append(batch)
         if head in network.outputs:
             continue
         load += catalog.costs[head.name] * sum(batch.weight.sum() for batch in entering)
-        leaving[head.name] = _through(catalog, head, entering, whole)
+        leaving[head.name] = _through(catalog, head, entering, whole, shared=bool(keys[head.name]))
         came = sum(batch.weight.sum() for batch in entering)
         passed[head.name] = leaving[head.name].weight.sum() / came if came > 0 else 0.0
     return passing, load, passed
 
 
-def _dropped(batch: Batch, drop) -> Batch:
+def _dropped(batch: Batch, drop, largest: float | None) -> Batch:
     spared = batch.columns[_SPARED]
     matches = np.ones(len(batch.weight), dtype=bool)
     if drop.where is not None:
@@ -108,12 +145,34 @@ def _dropped(batch: Batch, drop) -> Batch:
     # A row that is protected in part only stands for some that are and some that are not.
     keep = np.where(matches, spared + (1 - spared) * drop.keep, 1.0)
     columns = dict(batch.columns)
+    if largest is not None:
+        assert set(spared.tolist()) <= {0.0, 1.0}, "with keys, rows are protected or not"
+        left = columns[_KEYS]
+        cut = np.where(matches & (spared == 0), np.minimum(left, drop.keep * largest), left)
+        columns[_KEYS] = cut
+        return Batch(columns, batch.weight * np.divide(cut, left, out=np.zeros(len(left)), where=left > 0))
     with np.errstate(all="ignore"):
         columns[_SPARED] = np.where(keep > 0, np.minimum(1.0, spared / keep), spared)
     return Batch(columns, batch.weight * keep)
 
 
-def _through(catalog: Catalog, box, entering: list[Batch], whole) -> Batch:
+def _paired_by_key(left: Batch, right: Batch, times: float) -> Batch:
+    """Each row with each share of keys that the other side has: of those both have it is a pair."""
+    share, rows = left.columns[_KEYS], np.divide(1.0, left.columns[_KEYS], out=np.zeros(len(left.weight)),
+                                                 where=left.columns[_KEYS] > 0) * left.weight  # fmt: skip
+    others = right.columns[_KEYS]
+    parts = []
+    for other in np.unique(others[others > 0]):
+        partners = right.weight[others == other].sum() / other
+        both = np.minimum(share, other)
+        parts.append(Batch({**left.columns, _KEYS: both}, rows * (partners * times) * both))
+    if not parts:
+        return Batch(left.columns, left.weight * 0)
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in left.columns}
+    return Batch(columns, np.concatenate([part.weight for part in parts]))
+
+
+def _through(catalog: Catalog, box, entering: list[Batch], whole, *, shared: bool = False) -> Batch:
     selectivity = catalog.selectivities[box.name]
     if box.op == "union":
         names = set.intersection(*(set(batch.columns) for batch in entering))
@@ -125,6 +184,8 @@ def _through(catalog: Catalog, box, entering: list[Batch], whole) -> Batch:
         before = [side.weight.sum() for side in sides]
         if min(before) <= 0:
             return Batch(left.columns, left.weight * 0)  # nobody to pair with
+        if shared:
+            return _paired_by_key(left, right, selectivity * sum(before) / (before[0] * before[1]))
         pairs = selectivity * sum(before) * (left.weight.sum() / before[0]) * (right.weight.sum() / before[1])
         rows = left.weight.sum()
         return Batch(left.columns, left.weight * (pairs / rows if rows > 0 else 0.0))
@@ -139,5 +200,6 @@ def _through(catalog: Catalog, box, entering: list[Batch], whole) -> Batch:
             for name, expression in box.select.items()
             if expression.fields() <= batch.columns.keys()
         }
-        return Batch({**columns, _SPARED: batch.columns[_SPARED]}, batch.weight * selectivity)
-    return Batch({_SPARED: batch.columns[_SPARED]}, batch.weight * selectivity)
+        hidden = {name: batch.columns[name] for name in (_SPARED, _KEYS)}
+        return Batch({**columns, **hidden}, batch.weight * selectivity)
+    return Batch({name: batch.columns[name] for name in (_SPARED, _KEYS)}, batch.weight * selectivity)

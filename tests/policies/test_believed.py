@@ -12,6 +12,9 @@ from streamshed.network.qos import Histogram, ValueGraph
 from streamshed.network.spec import yaml as spec
 from streamshed.network.value_flow.certainty import certainties
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
+from streamshed.sim.arrivals import Constant
+from streamshed.sim.promise import carry_out, undropped
+from streamshed.sim.scenario import Scenario
 from tests.network.test_spec import EXAMPLE
 from tests.oracles.network_truth import truth
 
@@ -263,3 +266,49 @@ def test_12_with_sharing_the_optimum_is_not_below_the_road_map():
         network = loaded(generate(NetworkShape(queries=3, boxes=14, shared=2), seed=seed), 1.0)
         chosen, best = decided(network, "lsrm-random")[1], decided(network, "optimal")[1]
         assert sum(best.row.utility.values()) >= sum(chosen.row.utility.values()) - 1e-7
+
+
+def keyed_pair(key="key"):
+    """Two sources, one of which feeds another output too, with so many keys that each has few rows."""
+    keys = 20_000
+    return (
+        Builder("keyed", capacity=1.0)
+        .source("a", "key INT, x DOUBLE", rate=2000, values={"key": (1, keys), "x": EVEN}, key=key)
+        .source("b", "key INT", rate=2000, values={"key": (1, keys)}, key=key)
+        .filter("warm", "a", "x > 40", cost=1e-4, selectivity=0.6)
+        .join("pair", ["warm", "b"], ["key"], keys / 4000, cost=1e-4, selectivity=0.375)
+        .map("m", "pair", {"key": "key"}, cost=1e-4)
+        .output("o", "m", loss=[(100, 1.0), (0, 0.0)])
+        .output("p", "warm", loss=[(100, 1.0), (0, 0.0)])
+        .build()
+    )
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+def test_1_with_a_shared_key_a_join_loses_the_share(policy):
+    catalog, decision = decided(keyed_pair(), policy, 1.0)
+    found = truth(catalog, decision.drops)
+    assert decision.row.delivery == pytest.approx(found.percent, abs=0.1)
+    assert catalog.load - decision.row.saved(catalog.rates) == pytest.approx(found.load, rel=1e-3)
+    assert decision.feasible
+    keeps = {drop.at: drop.keep for drop in decision.drops if drop.where is None}
+    above = keeps.get("a->warm", 1.0) * keeps.get("warm->pair", 1.0)
+    assert decision.row.delivery["o"] == pytest.approx(100 * min(above, keeps.get("b->pair", 1.0)))
+
+
+@pytest.mark.parametrize("policy", ["lsrm-random", "lsrm-semantic", "optimal"])
+def test_1_a_shared_key_is_worth_something(policy):
+    _, with_key = decided(keyed_pair(), policy, 1.0)
+    _, without = decided(keyed_pair(()), policy, 1.0)
+    assert sum(with_key.row.utility.values()) > sum(without.row.utility.values()) + 0.1
+
+
+@pytest.mark.parametrize("policy", ["input-uniform", "lsrm-random", "lsrm-semantic", "optimal"])
+def test_1_the_simulator_drops_the_same_keys_on_both_sides(policy):
+    network = loaded(keyed_pair(), 1.0)
+    _, decision = decided(network, policy)
+    scenario = Scenario.of(network, seconds=20, seed=4, process=Constant)
+    made = carry_out(scenario, decision.drops, undropped(scenario))
+    # 20,000 keys of which each is dropped or not: chance makes half a point, and a join's rows come by key.
+    assert made.percent == pytest.approx(decision.row.delivery, abs=2.5)
+    assert made.load <= 1.03 * decision.limit

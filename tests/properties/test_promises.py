@@ -13,8 +13,8 @@ from tests.oracles.network_truth import truth
 POLICIES = ("random", "input-uniform", "aurora-greedy", "lsrm-random", "lsrm-semantic", "optimal", "latency")
 
 
-def planned(seed, policy, excess):
-    catalog = Catalog.of(valued_network(seed))
+def planned(seed, policy, excess, key=()):
+    catalog = Catalog.of(valued_network(seed, key=key))
     try:
         catalog = catalog.overloaded(excess)
     except InvalidArgument:
@@ -34,6 +34,20 @@ def test_what_is_claimed_is_what_happens(policy, seed, excess):
     assert catalog.load - decision.row.saved(catalog.rates) == pytest.approx(found.load, rel=0.01)
     if decision.feasible:
         assert found.load <= catalog.limit * 1.01
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(seed=st.integers(0, 100_000), excess=st.sampled_from([0.05, 0.3, 1.0, 3.0]))
+@settings(max_examples=12)
+def test_with_whole_keys_dropped_too(policy, seed, excess):
+    catalog, decision = planned(seed, policy, excess, key="key")
+    if decision is None or decision.row is None:
+        return
+    found = truth(catalog, decision.drops)
+    if any(said.kind == "unknown" or "pairs of pairs" in said.why for said in decision.certainty.values()):
+        return  # it says that it does not know
+    assert decision.row.delivery == pytest.approx(found.percent, abs=1.0)
+    assert catalog.load - decision.row.saved(catalog.rates) == pytest.approx(found.load, rel=0.01)
 
 
 @given(seed=st.integers(0, 100_000), excess=st.sampled_from([0.05, 0.3, 1.0, 3.0]))

@@ -24,7 +24,9 @@ from tests.spark.plain import answers
 pytestmark = pytest.mark.spark
 
 
-def fill(spark: SparkSession, network: Network, folder: Path, rows: int, seed: int) -> dict[str, DataFrame]:
+def fill(
+    spark: SparkSession, network: Network, folder: Path, rows: int, seed: int, keys: int = 20
+) -> dict[str, DataFrame]:
     """Files for every source, for two batches; the batch DataFrames over them."""
     rng = np.random.default_rng(seed)
     found = {}
@@ -37,7 +39,7 @@ def fill(spark: SparkSession, network: Network, folder: Path, rows: int, seed: i
                 micros = (1.7e15 + np.sort(rng.integers(0, 600_000, rows)) * 1000).astype("int64")
                 columns[column.name] = pa.array(micros, pa.timestamp("us", tz="UTC"))
             elif column.type == "INT":
-                columns[column.name] = pa.array(rng.integers(0, 20, rows), pa.int32())
+                columns[column.name] = pa.array(rng.integers(0, keys, rows), pa.int32())
             else:
                 columns[column.name] = pa.array(rng.uniform(0, 100, rows).round(6))
         table = pa.table(columns)

@@ -258,3 +258,40 @@ def test_a_drop_found_by_trial_takes_the_same_rows_on_spark(spark: SparkSession)
     assert kept == {row.x for row in rows.where(f"NOT ({drop.where})").collect()}
     assert {float(x) for x in range(-100, 100) if abs(x) >= 43} <= kept
     assert not any(abs(x) < 38 for x in kept)
+
+
+def keyed() -> Network:
+    return (
+        Builder("keyed")
+        .source("a", "k INT, x DOUBLE", key="k")
+        .source("b", "id INT", key="id", parse="json")
+        .filter("warm", "a", "x > 40")
+        .map("named", "b", {"k": "id"})
+        .join("pair", ["warm", "named"], on=["k"], within=1.0)
+        .output("o", "pair")
+        .output("p", "warm")
+        .build()
+    )
+
+
+def test_drops_of_keys_are_shares_of_all_keys() -> None:
+    slots = Slots.of(keyed())
+    numbers = slots.encode([Drop("a->warm", 0.8), Drop("warm->pair", 0.5), Drop("b->named", 0.4)])
+    kept = {on: (numbers[slot.at + slot.outside] or 0.0) / WHOLE for on, slot in slots.slots.items()}
+    assert kept == pytest.approx({"a->warm": 0.8, "warm->pair": 0.4, "warm->p": 0.0, "b->named": 0.4})
+
+
+def test_the_hash_of_a_key_is_the_same_wherever_it_is_and_whatever_it_is_called() -> None:
+    network = keyed()
+    slots = Slots.of(network)
+
+    def hashed(on: str) -> str:
+        text = slots.passes(on, network.schemas[on.split("->")[0]], lambda at: f"n[{at}]")
+        return text[text.index("xxhash64(") : text.index("), 11)")]
+
+    assert hashed("a->warm") == hashed("warm->pair") == "xxhash64('key', `k`"
+    assert hashed("b->named") == "xxhash64('key', `id`"
+
+
+def test_before_it_is_parsed_nobody_knows_the_key_of_a_row() -> None:
+    assert not Slots.of(keyed()).raw

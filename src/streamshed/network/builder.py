@@ -73,9 +73,12 @@ class Builder:
         watermark: str | float | None = None,
         protect: Text | None = None,
         protected: float = 0.0,
+        key: str | Sequence[str] = (),
         values: Mapping[str, Histogram | Sequence[float]] | None = None,
     ) -> Builder:
         """`parse` names the format of a raw column, parsed after drops that do not need its fields.
+
+        `key` names columns by which rows are dropped whole keys at a time (`value_flow.shared_keys`).
 
         `values` may give a field's histogram, or just `(low, high)` where values spread evenly.
         """
@@ -94,6 +97,7 @@ class Builder:
                 watermark=None if watermark is None else seconds(watermark),
                 protect=None if protect is None else _expression(protect),
                 protected=float(protected),
+                key=(key,) if isinstance(key, str) else tuple(key),
                 values=spreads,
             )
         )

@@ -208,6 +208,11 @@ def schemas(
             problems.append(
                 Problem(f"{path}.protected", "a share of what?", source.protected, "give `protect` too")
             )
+        for name in source.key:
+            if name not in names:
+                problems.append(Problem(f"{path}.key", "no such column", repr(name), ", ".join(sorted(names))))
+        if len(set(source.key)) < len(source.key):
+            problems.append(Problem(f"{path}.key", "a column is named twice", ", ".join(source.key), "each once"))
         for name in source.values:
             _check_numeric(f"{path}.values.{name}", name, source.schema, problems)
     for box in order:

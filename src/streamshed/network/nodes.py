@@ -92,6 +92,8 @@ class Source:
     """Rows for which this is true are never dropped."""
     protected: float = 0.0
     """Share of the rows that are protected."""
+    key: tuple[str, ...] = ()
+    """Columns of a key, all rows of which are dropped or none: so joins lose the share and not its square."""
     values: Mapping[str, Histogram] = field(default_factory=dict, hash=False)
     """How the values of a field are spread, where known."""
 

@@ -75,19 +75,20 @@ class Optimal:
     name: str = "optimal"
 
     @weighing_parse
-    def planner(self, catalog: Catalog) -> OptimalPlanner:
-        return OptimalPlanner(self.name, catalog)
+    def planner(self, catalog: Catalog, start: RoadMap | None = None) -> OptimalPlanner:
+        """`start`: the road map of random drops, for who has it already."""
+        return OptimalPlanner(self.name, catalog, start)
 
 
 class OptimalPlanner:
-    def __init__(self, policy: str, catalog: Catalog) -> None:
+    def __init__(self, policy: str, catalog: Catalog, start: RoadMap | None = None) -> None:
         self.policy = policy
         self.catalog = catalog
         self.graphs: Mapping[str, LossGraph] = loss_graphs(catalog)
         self.model = FlowModel(catalog)
         self.segments = Segments.of(self.model)
         self.certainty = certainties(catalog)
-        self._start: RoadMap | None = None
+        self._start = start
 
     def decide(self, rates: Mapping[str, float] | None = None) -> Decision:
         model = self.model.with_rates(rates)
@@ -338,7 +339,7 @@ class Program:
             reach = self.model.free_rows(state.reaching, segment.arc)
             if reach <= _NOTHING * self.full[segment.index] or flows[segment.index] >= reach * (1 - _NOTHING):
                 return 1.0
-            return float(flows[segment.index]) / reach
+            return state.drawn.get(segment.arc, float(flows[segment.index]) / reach)
 
         drops = [
             drop(segment.arc, kept, segment.protect)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.parse_step import lowered, with_parse_boxes
@@ -52,13 +52,16 @@ class LoweredRows(Sequence[Row]):
         return replace(row, drops=lowered(row.drops, self._catalog))
 
 
-def weighing_parse(planner: Callable[[Policy, Catalog], Planner]) -> Callable[[Policy, Catalog], Planner]:
-    """A policy's `planner` that also plans for networks whose rows are parsed late."""
+def weighing_parse(planner: Callable[..., Planner]) -> Callable[..., Planner]:
+    """A policy's `planner` that also plans for networks whose rows are parsed late.
+
+    What else it is given was made for the network as it is, and serves only there.
+    """
 
     @wraps(planner)
-    def made(policy: Policy, catalog: Catalog) -> Planner:
+    def made(policy: Policy, catalog: Catalog, *known: Any) -> Planner:
         if not catalog.parses:
-            return planner(policy, catalog)
+            return planner(policy, catalog, *known)
         return ParsePlanner(catalog, planner(policy, with_parse_boxes(catalog)))
 
     return made

@@ -54,7 +54,7 @@ _MAX_BRACKETS = 50
 _TRUE: Expression = expressions.Literal(True)
 
 _TOP = ("network", "sources", "boxes", "outputs", "capacity", "headroom")
-_SOURCE = ("schema", "arrived", "rate", "read", "parse", "watermark", "protect", "protected", "values")
+_SOURCE = ("schema", "arrived", "rate", "read", "parse", "watermark", "protect", "protected", "key", "values")
 _OUTPUT = ("input", "write", "qos", "weight", "minimum_sic", "sic")
 _QOS = ("loss", "latency", "value", "histogram")
 _ANY_BOX = ("op", "cost", "selectivity")
@@ -225,6 +225,7 @@ class _Reader:
             else self.duration(f"{path}.watermark", given["watermark"]),
             protect=None if protect is None else self.expression(f"{path}.protect", protect),
             protected=self.number(f"{path}.protected", given.get("protected", 0.0), 0.0),
+            key=self.name_or_names(f"{path}.key", given.get("key", [])),
             values=values,
         )
 
@@ -524,6 +525,7 @@ def dump(network: Network) -> str:
             watermark=source.watermark,
             protect=None if source.protect is None else source.protect.sql(),
             protected=source.protected or None,
+            key=list(source.key) or None,
             values={field: _spread(histogram) for field, histogram in source.values.items()} or None,
         )
     for box in network.boxes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import WINDOWS, Box, Filter, Join, Network, Source, Udf
 from streamshed.network.value_flow.cells import below, source_histogram, traces
+from streamshed.network.value_flow.shared_keys import sharing_joins
 from streamshed.network.value_flow.trace import ways
 
 EXACT, ESTIMATED, UNKNOWN = "exact", "estimated", "unknown"
@@ -45,7 +46,7 @@ def _of(catalog: Catalog, output: str) -> Certainty:
             return Certainty(UNKNOWN, f"{box.name} sheds by itself")
         if isinstance(box, Join) and (both := _on_both_sides(catalog.network, box)):
             return Certainty(UNKNOWN, f"{box.name}: rows of {both} are on both sides and can meet themselves")
-    for box in boxes:
+    for box in reversed(boxes):  # what is assumed further down has the errors of what is above
         why = _assumed(catalog, box, sources)
         if why:
             return Certainty(ESTIMATED, f"{box.name}: {why}")
@@ -66,6 +67,11 @@ def _assumed(catalog: Catalog, box: Box, sources: tuple[Source, ...]) -> str:
     """What is taken for granted at a box; empty if nothing is."""
     network = catalog.network
     if isinstance(box, Join):
+        sharing = sharing_joins(network)
+        if box.name in sharing and any(above.name in sharing for above in network.above(box.name)[1]):
+            return "its pairs are pairs of pairs; what share of their keys they have left is taken in the mean"
+        if box.name in sharing:
+            return "its sides lose the same keys, which are taken to have equally many rows"
         return "its sides are taken to lose rows independently"
     if not isinstance(box, Filter):
         return ""

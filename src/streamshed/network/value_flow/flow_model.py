@@ -7,6 +7,7 @@ their own ways.
                 much more or less of them. Of values that nobody knows it passes the same share of all strata.
     join        a pair needs both of its rows: with the shares φ of its sides that are left,
                 pairs = selectivity · (rows of both sides, undropped) · φ_left · φ_right
+                and min(φ_left, φ_right) where both sides lose the same keys (`shared_keys`, `key_match`)
     others      as many rows out per row in as the catalog says. What an aggregate gives is counted by what went
                 in: half of its rows, half of what it gives.
 
@@ -17,14 +18,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.expressions.analysis import invert, passing
-from streamshed.network.expressions.expression import Binary, Expression, Field, Unary, parse
-from streamshed.network.graph import Aggregate, Box, CountWindow, Filter, Join, Map, Output, Udf, arc
+from streamshed.network.expressions.expression import Expression, Field, parse
+from streamshed.network.graph import Aggregate, Box, CountWindow, Filter, Join, Map, Output, Udf, arc, ends
+from streamshed.network.value_flow.key_match import KeyMatch, Side
+from streamshed.network.value_flow.shared_keys import key_places, sharing_joins
+from streamshed.network.value_flow.spared import protecting, without_protection
 from streamshed.network.value_flow.strata import Mask, Vector, strata
 from streamshed.records import Drop
 
@@ -73,6 +78,12 @@ class FlowState:
     passing: dict[str, Vector]
     """And that pass it."""
     load: float
+    kept: Mapping[str, Vector] = field(default_factory=dict)
+    """By arc, the share of its keys that each stratum has left; only if a join's sides lose the same."""
+    drawn: Mapping[str, float] = field(default_factory=dict)
+    """By arc on which keys are dropped, the share that it keeps, of the largest share left above it."""
+    pairs: Mapping[str, Vector] = field(default_factory=dict)
+    """What leaves such joins."""
 
     def rows(self, on: str) -> float:
         return float(self.passing[on].sum())
@@ -89,6 +100,11 @@ class Island:
     spans: Mapping[str, slice]
     """For each of its sources, where its strata stand."""
     heads: tuple[Box | Output, ...]
+
+    @cached_property
+    def weights(self) -> Vector:
+        """1 for strata that may be dropped, 0 for others: a product is quicker than a selection."""
+        return self.free.astype(np.float64)
 
 
 class FlowModel:
@@ -115,6 +131,9 @@ class FlowModel:
         """For each node, the fields of the rows that leave it whose values are known."""
         self._sides = {box.name: self._carried(box) for box in self.network.order if isinstance(box, Join)}
         self._matches: dict[str, tuple[Vector, Mask]] = {}
+        self._sharing = sharing_joins(self.network)
+        self.keyed = frozenset(key_places(self.network))
+        """The arcs on which whole keys are dropped."""
         for source in self.network.sources:
             self.fields[source.name] = self._source_fields(source.name)
         for box in self.network.order:
@@ -125,7 +144,7 @@ class FlowModel:
 
     def island(self, name: str) -> Island:
         """The part of the network that a node or an arc is in."""
-        return self._islands[name.partition("->")[0]]
+        return self._islands[name]
 
     def _parted(self) -> dict[str, Island]:
         """The network in parts between which there are no arcs; a vector is as long as its part has strata."""
@@ -142,7 +161,8 @@ class FlowModel:
             spans = {source: slice(*span) for source, *span in zip(mine, edges, edges[1:], strict=False)}
             free = np.concatenate([~self.strata[source].protected for source in mine])
             made[name] = Island(edges[-1], free, spans, tuple(heads.get(name, ())))
-        return {name: made[root[name]] for name in network.nodes}
+        of_arcs = {on: made[root[ends(on)[0]]] for on in network.arcs}
+        return {name: made[root[name]] for name in network.nodes} | of_arcs
 
     def with_rates(self, rates: Mapping[str, float] | None) -> FlowModel:
         """The same network at other rates."""
@@ -286,7 +306,14 @@ class FlowModel:
             tail = drop.at.partition("->")[0]
             island = self.island(tail)
             taken = self.taken(tail, drop.where) * island.free
-            found[drop.at] = found.get(drop.at, np.ones(island.size)) * (1.0 - (1.0 - drop.keep) * taken)
+            passes = 1.0 - (1.0 - drop.keep) * taken
+            if drop.at in self.keyed:
+                # Of a stratum that is taken in part, some rows go and not some keys.
+                whole = (taken <= 0) | (taken >= 1)
+                rows = _by_row(drop.at)
+                found[rows] = found.get(rows, np.ones(island.size)) * np.where(whole, 1.0, passes)
+                passes = np.where(whole, passes, 1.0)
+            found[drop.at] = found.get(drop.at, np.ones(island.size)) * passes
         return found
 
     def taken(self, tail: str, where: str | None) -> Vector:
@@ -294,7 +321,7 @@ class FlowModel:
         size = self.island(tail).size
         if where is None:
             return np.ones(size)
-        predicate = _without_protection(parse(where), self._protects)
+        predicate = without_protection(parse(where), protecting(self.network))
         if predicate is None:
             return np.ones(size)
         found, known = passing(predicate), self.fields[tail]
@@ -303,10 +330,6 @@ class FlowModel:
             return _overlap(known[by], ranges)
         matches, told = self._match(predicate, tail)
         return np.where(told, matches, 1.0)
-
-    @property
-    def _protects(self) -> list[Expression]:
-        return [source.protect for source in self.network.sources if source.protect is not None]
 
     def state(self, keeps: Keeps, at_most: Mapping[str, float] | None = None) -> FlowState:
         """What flows when of the rows that reach an arc these shares pass.
@@ -323,12 +346,31 @@ class FlowModel:
         }
         reaching: dict[str, Vector] = {}
         passes: dict[str, Vector] = {}
+        kept: dict[str, Vector] = {}
+        left: dict[str, Vector] = {}
+        largest: dict[str, float] = {}
+        drawn: dict[str, float] = {}
+        pairs: dict[str, Vector] = {}
         work = 0.0
         for head in network.heads:
             total: Vector | None = None
             for on in network.arcs_into(head.name):
-                reaching[on] = passes[on] = leaving[on.partition("->")[0]]
-                if on in at_most:
+                tail = on.partition("->")[0]
+                reaching[on] = passes[on] = leaving[tail]
+                if tail in left:
+                    kept[on] = left[tail]
+                if on in self.keyed and (on in keeps or on in at_most):
+                    free, top = self.island(on).free, largest.get(tail, 1.0)
+                    before = kept.get(on, np.ones(len(free)))
+                    share = keeps.get(on, np.ones(len(free)))
+                    if on in at_most:
+                        drawn[on] = _filled_to(at_most[on], reaching[on][free], before[free], share[free], top)
+                        share = np.where(free, share * drawn[on], share)
+                    kept[on] = np.where(free, np.minimum(before, share * top), before)
+                    keeps[on] = np.divide(kept[on], before, out=np.ones(len(free)), where=before > 0)
+                    keeps[on] = keeps[on] * keeps.pop(_by_row(on), 1.0)
+                    largest[on] = top * float(share[free].max(initial=0.0))
+                elif on in at_most:
                     keeps[on] = self._thinned(on, reaching[on], keeps.get(on), at_most[on])
                 if on in keeps:
                     passes[on] = reaching[on] * keeps[on]
@@ -337,16 +379,61 @@ class FlowModel:
             if isinstance(head, Output) or total is None:
                 continue
             work += catalog.costs[head.name] * float(total.sum())
-            if head.name in self.pairs:
+            if head.name in self._sharing:
+                sides = self._sides_of(head.name, passes, kept, by_key=False)
+                leaving[head.name] = pairs[head.name] = passes[self.pairs[head.name].carried] * self._times(
+                    self.pairs[head.name], sides.partners()
+                )
+                left[head.name] = sides.left()
+            elif head.name in self.pairs:
                 pair = self.pairs[head.name]
                 leaving[head.name] = passes[pair.carried] * (pair.times * self._left(pair, pair.other, passes))
             else:
                 leaving[head.name] = total * self.through[head.name]
-        return FlowState(keeps, reaching, passes, work)
+                if kept:
+                    left[head.name] = self._merged(head.name, kept)
+            if largest:
+                arcs = network.arcs_into(head.name)
+                largest[head.name] = max(largest.get(on, largest.get(ends(on)[0], 1.0)) for on in arcs)
+        return FlowState(keeps, reaching, passes, work, kept, drawn, pairs)
+
+    def _merged(self, box: str, kept: Mapping[str, Vector]) -> Vector:
+        """The keys that the rows of a box have left, whichever way they came."""
+        arcs = self.network.arcs_into(box)
+        nothing_lost = np.ones(self.island(box).size)
+        if len(arcs) == 1:
+            return kept.get(arcs[0], nothing_lost)
+        total, some = np.zeros(len(nothing_lost)), np.zeros(len(nothing_lost))
+        for on in arcs:
+            total = total + self.whole.reaching[on]
+            some = some + self.whole.reaching[on] * kept.get(on, nothing_lost)
+        return np.divide(some, total, out=nothing_lost, where=total > 0)
+
+    def _sides_of(
+        self,
+        join: str,
+        passes: Mapping[str, Vector],
+        kept: Mapping[str, Vector],
+        *,
+        by_key: bool,
+        turned: bool = False,
+    ) -> KeyMatch:
+        """The sides of a join that lose the same keys: the carried one first, or the other if turned."""
+        pair = self.pairs[join]
+        first, second = (pair.other, pair.carried) if turned else (pair.carried, pair.other)
+        nothing_lost = np.ones(len(passes[first]))
+        mine, theirs = (Side(passes[on], kept.get(on, nothing_lost)) for on in (first, second))
+        return KeyMatch(mine, theirs, by_key)
+
+    @staticmethod
+    def _times(pair: Pairing, partners: Vector) -> Vector:
+        """Pairs for rows that can meet so many of the other side."""
+        whole = pair.whole[pair.other]
+        return partners * (pair.times / whole if whole > 0 else 0.0)
 
     def _thinned(self, on: str, rows: Vector, keep: Vector | None, at_most: float) -> Vector:
         free = self.island(on).free
-        total = float((rows if keep is None else rows * keep)[free].sum())
+        total = float((rows if keep is None else rows * keep) @ self.island(on).weights)
         thinned = np.where(free, min(1.0, at_most / total) if total > 0 else 1.0, 1.0)
         return thinned if keep is None else keep * thinned
 
@@ -355,10 +442,21 @@ class FlowModel:
         """The share of one side of a join that is left."""
         return float(passes[side].sum()) / pair.whole[side] if pair.whole[side] > 0 else 0.0
 
-    def paired(self, join: str, more: Mapping[str, Vector], state: FlowState) -> Vector:
-        """The pairs that some more rows on either side of a join would make, with what flows now."""
+    def paired(self, join: str, more: Mapping[str, Vector], state: FlowState, *, by_key: bool = False) -> Vector:
+        """The pairs that some more rows on either side of a join would make, with what flows now.
+
+        by_key: whether they come and go with their keys
+        """
         pair = self.pairs[join]
         found = np.zeros(self.island(join).size)
+        if join in self._sharing:
+            if pair.carried in more:
+                match = self._sides_of(join, state.passing, state.kept, by_key=by_key)
+                found = more[pair.carried] * self._times(pair, match.partners())
+            if pair.other in more:
+                match = self._sides_of(join, state.passing, state.kept, by_key=by_key, turned=True)
+                found = found + self._times(pair, match.met(more[pair.other]))
+            return found
         if pair.carried in more:
             found = more[pair.carried] * (pair.times * self._left(pair, pair.other, state.passing))
         if pair.other in more and pair.whole[pair.other] > 0:
@@ -414,6 +512,11 @@ class FlowModel:
             priced: Vector = cost + self.through[head.name] * below
             return priced
         pair = self.pairs[head.name]
+        if head.name in state.pairs:
+            mine = float(state.passing[on].sum())
+            share = pair.whole[on] / sum(pair.whole.values()) if mine > 0 else 0.0
+            worth = float(state.pairs[head.name] @ below)
+            return np.full(len(below), cost + (worth * share / mine if mine > 0 else 0.0))
         carried = state.passing[pair.carried]
         mean = float(carried @ below) / float(carried.sum()) if carried.sum() > 0 else 0.0
         partner = pair.other if on == pair.carried else pair.carried
@@ -422,13 +525,30 @@ class FlowModel:
     # ── what one row more would cost ─────────────────────────────────────────────────────────────
 
     def marginals(
-        self, state: FlowState, worth: Mapping[str, Vector | float], held: Collection[str] = ()
+        self,
+        state: FlowState,
+        worth: Mapping[str, Vector | float],
+        held: Collection[str] = (),
+        *,
+        by_row: bool = False,
     ) -> tuple[dict[str, Vector], dict[str, Vector]]:
         """For a row of each stratum that passes an arc: what outputs would lose without it, and the work saved.
 
         worth: what a row is worth to an output
         held: arcs whose flow does not fall when less reaches them, as they would only drop less
+        by_row: of rows that go by their values, not by their keys
         """
+        loss, gain = self._marginals(state, worth, held, by_key=False)
+        if self.keyed and not by_row:
+            keyed = self._marginals(state, worth, held, by_key=True)
+            for on in self.keyed:
+                loss[on], gain[on] = keyed[0][on], keyed[1][on]
+        return loss, gain
+
+    def _marginals(
+        self, state: FlowState, worth: Mapping[str, Vector | float], held: Collection[str], *, by_key: bool
+    ) -> tuple[dict[str, Vector], dict[str, Vector]]:
+        """For rows that are dropped by themselves, or with their keys."""
         catalog, network = self.catalog, self.network
         loss: dict[str, Vector] = {}
         gain: dict[str, Vector] = {}
@@ -453,6 +573,14 @@ class FlowModel:
                     loss[on], gain[on] = through * lost, cost + through * saved
                 continue
             pair = self.pairs[head.name]
+            if head.name in self._sharing:
+                match = self._sides_of(head.name, state.passing, state.kept, by_key=by_key)
+                own = self._times(pair, match.partners())
+                loss[pair.carried], gain[pair.carried] = own * lost, cost + own * saved
+                match = self._sides_of(head.name, state.passing, state.kept, by_key=by_key, turned=True)
+                loss[pair.other] = self._times(pair, match.partners(lost))
+                gain[pair.other] = cost + self._times(pair, match.partners(saved))
+                continue
             carried = state.passing[pair.carried]
             each = pair.times * self._left(pair, pair.other, state.passing)
             loss[pair.carried], gain[pair.carried] = each * lost, cost + each * saved
@@ -471,7 +599,7 @@ class FlowModel:
 
     def free_rows(self, rows: Mapping[str, Vector], on: str) -> float:
         """Of rows by arc, those on one arc that may be dropped."""
-        return float(rows[on][self.island(on).free].sum())
+        return float(rows[on] @ self.island(on).weights)
 
     def protected_only(self) -> dict[str, Vector]:
         """Keeps that drop all that may be dropped, at the sources."""
@@ -480,6 +608,34 @@ class FlowModel:
             for source in self.network.sources
             for on in self.network.arcs_out_of(source.name)
         }
+
+
+def _by_row(on: str) -> str:
+    """Under which name keeps have, of an arc on which keys are dropped, what is dropped row by row."""
+    return f"{on} by row"
+
+
+def _filled_to(at_most: float, rows: Vector, before: Vector, share: Vector, top: float) -> float:
+    """The share of keys, of the largest left, with which so many rows per second pass; 1 if no drop is needed.
+
+    rows: that come, of which `before` of the keys are left; of each stratum `share` of `top` may pass anyway
+    """
+    unkeyed = np.divide(rows, before, out=np.zeros(len(rows)), where=before > 0)
+
+    def passing_with(drawn: float) -> float:
+        return float(unkeyed @ np.minimum(before, share * (top * drawn)))
+
+    whole = passing_with(1.0)
+    if whole <= at_most * (1 + 1e-12) or whole <= 0:
+        return 1.0
+    bound = share * top
+    if np.all(bound[rows > 0] <= before[rows > 0] * (1 + 1e-12)):
+        return at_most / whole  # every stratum loses the same share
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if passing_with(middle) < at_most else (low, middle)
+    return low
 
 
 def _overlap(bounds: Bounds, ranges: Iterable[tuple[float, float]]) -> Vector:
@@ -496,17 +652,6 @@ def _overlap(bounds: Bounds, ranges: Iterable[tuple[float, float]]) -> Vector:
     # Ends of ranges and of strata that differ by rounding only are the same.
     found = np.where(found < 1e-9, 0.0, np.where(found > 1 - 1e-9, 1.0, found))
     return np.minimum(found, 1.0)
-
-
-def _without_protection(predicate: Expression, protects: Iterable[Expression]) -> Expression | None:
-    """What a drop takes apart from sparing protected rows; None: all."""
-    for protect in protects:
-        spared = Unary("NOT", protect)
-        if predicate == spared:
-            return None
-        if isinstance(predicate, Binary) and predicate.op == "AND" and predicate.right == spared:
-            return predicate.left
-    return predicate
 
 
 def _used_below(consumers: Mapping[str, tuple[str, ...]], nodes: Mapping[str, object], name: str) -> set[str]:

@@ -138,7 +138,7 @@ class _Builder:
         reaching = self.model.free_rows(state.reaching, on)
         if reaching <= NOTHING * self.full[on]:
             return 1.0
-        keep = self.model.free_rows(state.passing, on) / reaching
+        keep = state.drawn.get(on, self.model.free_rows(state.passing, on) / reaching)
         return 1.0 if keep > 1 - NOTHING else keep
 
     def _step(self, ratio: float, state: FlowState) -> TableStep:

@@ -130,7 +130,7 @@ def _below(
             continue
         work += float(total.sum()) * model.catalog.costs[head.name]
         if isinstance(head, Join):
-            leaving = model.paired(head.name, entering, state)
+            leaving = model.paired(head.name, entering, state, by_key=start in model.keyed)
         else:
             leaving = total * model.through[head.name]
         for on in network.arcs_out_of(head.name):

@@ -82,8 +82,9 @@ class SemanticRoadMap:
             raise InvalidArgument("a step is a share above 0, at most 1", got=self.step)
 
     @weighing_parse
-    def planner(self, catalog: Catalog) -> TablePlanner:
-        by_random = build(catalog, self.step)
+    def planner(self, catalog: Catalog, by_random: RoadMap | None = None) -> TablePlanner:
+        """`by_random`: the road map of random drops with the same step, for who has it already."""
+        by_random = build(catalog, self.step) if by_random is None else by_random
         fields, graphs = drop_fields(catalog.network), loss_graphs(catalog)
         for on in raw_arcs(catalog.network):
             fields.pop(on, None)
@@ -302,6 +303,8 @@ class _Builder:
         """Rows per second that drops at random let pass, at most."""
         self.delivery = dict.fromkeys(worth.arcs, 100.0)
         self.drops: dict[tuple[str, bool], Drop] = {}
+        self.written: dict[str, tuple[bytes, bytes, Drop]] = {}
+        """By arc, the drop by value for the bins that are gone and those that are empty: most steps change one."""
 
     def steps(self) -> Iterator[TableStep]:
         state = self.model.whole
@@ -331,7 +334,8 @@ class _Builder:
     def _cheapest(self, state: FlowState) -> _Move | None:
         worth = self.worth.marginal(self.delivery)
         held = {on for on in self.limits if self._coin(state, on) < 1.0}
-        loss, gain = self.model.marginals(state, worth, held)
+        loss, gain = self.model.marginals(state, worth, held, by_row=True)
+        by_key = self.model.marginals(state, worth, held) if self.model.keyed else (loss, gain)
         best: _Move | None = None
         for index, place in enumerate(self.places):
             rows = state.passing[place.arc] * self.model.island(place.arc).free
@@ -341,6 +345,7 @@ class _Builder:
             moves = []
             if place.bins is not None:
                 moves.append(self._by_value(index, lost, saved))
+            lost, saved = rows * np.maximum(by_key[0][place.arc], 0.0), rows * by_key[1][place.arc]
             if place.coin and saved.sum() > 0:
                 moves.append(_Move(float(lost.sum() / saved.sum()), float(saved.sum()), index, None))
             for move in moves:
@@ -451,6 +456,8 @@ class _Builder:
         whole = self.model.free_rows(self.model.whole.reaching, on)
         if total <= NOTHING * whole:
             return 1.0
+        if on in state.drawn:
+            return 1.0 if state.drawn[on] > 1 - NOTHING else state.drawn[on]
         keep = self.model.free_rows(state.passing, on) / total
         return 1.0 if keep > 1 - NOTHING else keep
 
@@ -464,15 +471,21 @@ class _Builder:
                 at = place.bins[known].astype(int)
                 count = np.bincount(at, rows[known], minlength=len(place.low))
                 if count[place.gone].sum() > 0:
-                    ranges = _ranges(place, place.gone, count <= 0)
-                    column = self.model.network.column(ends(on)[0], place.by)
-                    where = None
-                    if ranges != Ranges.everything():
-                        where = ranges.render(place.by, integers=column.whole)
-                    made[on, False] = drop(on, 0.0, self.protect[on], where)
+                    made[on, False] = self._by_ranges(place, place.by, count <= 0)
             if on in self.limits and (keep := self._coin(state, on)) < 1.0:
                 made[on, True] = drop(on, keep, self.protect[on])
         return made
+
+    def _by_ranges(self, place: _Place, by: str, empty: Mask) -> Drop:
+        gone, none = place.gone.tobytes(), empty.tobytes()
+        before = self.written.get(place.arc)
+        if before is None or before[:2] != (gone, none):
+            ranges = _ranges(place, place.gone, empty)
+            column = self.model.network.column(ends(place.arc)[0], by)
+            where = None if ranges == Ranges.everything() else ranges.render(by, integers=column.whole)
+            before = (gone, none, drop(place.arc, 0.0, self.protect[place.arc], where))
+            self.written[place.arc] = before
+        return before[2]
 
     def _step(self, ratio: float, state: FlowState) -> TableStep:
         made = self._made(state)

@@ -17,6 +17,7 @@ from streamshed.network.expressions.expression import parse
 from streamshed.network.graph import Network, inputs
 from streamshed.network.parse_step import lifted, lowered_counts, lowered_queues, with_parse_boxes
 from streamshed.network.texts import texts
+from streamshed.network.value_flow.shared_keys import key_shares
 from streamshed.records import Drop
 from streamshed.sim.network import kernel
 from streamshed.sim.network.aware import BoxLatency, aware_boxes, aware_of, latencies
@@ -32,6 +33,8 @@ _QUEUE = 1 << 4
 """Rows that a queue first has room for: a power of two."""
 _DELIVERIES = 1 << 14
 _SALT_STRIDE = 64
+_KEY_SALT = 1 << 40
+"""Of all drops of whole keys: above those of the arcs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,15 @@ class Simulation:
     0
     """
 
-    def __init__(self, scenario: Scenario, *, unlimited: bool = False) -> None:
-        """`unlimited`: on a node that takes no time for anything, to learn what nothing lost would be."""
+    def __init__(
+        self, scenario: Scenario, *, unlimited: bool = False, steps_with_state: int = _STEPS_WITH_STATE
+    ) -> None:
+        """
+        unlimited: on a node that takes no time for anything, to learn what nothing lost would be
+        steps_with_state: in how many steps of an interval joins and windows give their results; fewer are quicker,
+            and results come later
+        """
+        self._steps_with_state = steps_with_state
         self.scenario = scenario
         # Rows are parsed in a box of its own; from outside, drops and counts are on the network's own arcs.
         inner = with_parse_boxes(scenario.catalog)
@@ -176,7 +186,7 @@ class Simulation:
         end = min(self._intervals * self.scenario.interval, self.scenario.seconds)
         before = dict(self._serial)
         busy = float(self._state.clock[kernel.BUSY])
-        steps = _STEPS_WITH_STATE if self._boxes else 1
+        steps = self._steps_with_state if self._boxes else 1
         for step in range(1, steps + 1):
             self._step(start + (end - start) * step / steps, arriving=True)
         return Observation(
@@ -374,12 +384,20 @@ class Simulation:
         counts = np.bincount(arcs, minlength=len(self.layout.arc)) if arcs else np.zeros(len(self.layout.arc))
         of_arc_from = np.cumsum([0, *counts], dtype=np.int64)
         salts = [2 * (at * _SALT_STRIDE + number - int(of_arc_from[at])) + 2 for number, at in enumerate(arcs)]
+        keeps = [drop.keep for drop in self._drops]
+        by_key = [drop.at in self.layout.keyed for drop in self._drops]
+        if any(by_key):
+            left = key_shares(self.scenario.network, self._drops)
+            for number, drop in enumerate(self._drops):
+                if by_key[number]:
+                    salts[number], keeps[number] = _KEY_SALT, drop.keep * left[drop.at]
         tests = [Test(drop.at, None if drop.where is None else parse(drop.where)) for drop in self._drops]
         return kernel.Drops(
             of_arc_from=of_arc_from,
-            keep=np.array([drop.keep for drop in self._drops], dtype=np.float64),
+            keep=np.array(keeps, dtype=np.float64),
             salt=np.array(salts, dtype=np.uint64),
             match=self._pool.match(tests),
+            by_key=np.array(by_key, dtype=np.bool_),
             cost=self._drop_cost,
         )
 

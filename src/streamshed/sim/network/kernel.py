@@ -98,6 +98,8 @@ class Drops(NamedTuple):
     salt: Hashes
     match: Places
     """[class, drop]: the bit of `Pool.card` that says whether the row matches."""
+    by_key: Bits
+    """Drops of one salt that take the same keys, wherever they are."""
     cost: float
     """Seconds for one row to be looked at."""
 
@@ -106,6 +108,8 @@ class PoolArrays(NamedTuple):
     """All rows that are alive or arriving."""
 
     uid: Hashes
+    key: Hashes
+    """Of the key that a row has; its uid where it has none."""
     card: Hashes
     """[word, row]: a row's class in the lower half of the first word, then one bit for each question that may be
     asked about it: nearly always a single word tells all that the loop must know of a row."""
@@ -185,10 +189,11 @@ def run(
     kind, cost, out = wiring.kind, wiring.cost, wiring.out
     plain = bool(np.all(kind == TEST))
     direct = plain and not wiring.exponential and len(drops.keep) == 0
-    uid, card, bit, shift = pool.uid, pool.card, pool.bit, pool.shift
+    uid, key, card, bit, shift = pool.uid, pool.key, pool.card, pool.bit, pool.shift
     arrived, digest, asked = pool.arrived, pool.digest, state.asked
     feed_time, feed_what = feed.time, feed.what
     drops_from, match, keep, salt = drops.of_arc_from, drops.match, drops.keep, drops.salt
+    by_key = drops.by_key
     delivered_limit = np.uint64(len(deliveries) - wiring.fan_out)
     sunk_limit = np.uint64(len(state.sunk))
     seed, slice, exponential, shedding = wiring.seed, wiring.slice, wiring.exponential, len(drops.keep) > 0
@@ -316,9 +321,11 @@ def run(
                 dropped = False
                 for drop in range(drops_from[arc], drops_from[arc + _ONE]):
                     debt += drops.cost
-                    if says(card, row, match[group, drop]) and unit(seed, uid[row], salt[drop]) >= keep[drop]:
-                        dropped = True
-                        break
+                    if says(card, row, match[group, drop]):
+                        who = key[row] if by_key[drop] else uid[row]
+                        if unit(seed, who, salt[drop]) >= keep[drop]:
+                            dropped = True
+                            break
                 if dropped:
                     shed[group, arc] += 1
                     continue
@@ -376,7 +383,8 @@ def thin(wiring: Wiring, drops: Drops, pool: PoolArrays, state: ServerState) -> 
             dropped = False
             for drop in range(drops.of_arc_from[arc], drops.of_arc_from[arc + 1]):
                 if says(pool.card, row, drops.match[group, drop]):
-                    dropped |= unit(wiring.seed, pool.uid[row], drops.salt[drop]) >= drops.keep[drop]
+                    who = pool.key[row] if drops.by_key[drop] else pool.uid[row]
+                    dropped |= unit(wiring.seed, who, drops.salt[drop]) >= drops.keep[drop]
             if dropped:
                 state.shed[group, arc] += 1
                 at[INSIDE] -= 1

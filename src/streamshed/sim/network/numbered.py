@@ -13,6 +13,7 @@ from itertools import count
 import numpy as np
 
 from streamshed.network.graph import Box, Filter, Map, Network, Output, Source, Udf, ends
+from streamshed.network.value_flow.shared_keys import key_places, keys_of
 from streamshed.sim.network import kernel
 
 
@@ -23,6 +24,8 @@ class RowClass:
     parent: int | None
     """The class it is mapped from, by `box`; None for one that begins at its origin."""
     box: str | None
+    key: tuple[str, ...]
+    """The columns that hold its key; none where it has none."""
     filters: tuple[str, ...]
     """Filters its rows may meet, in topological order."""
     outputs: tuple[str, ...]
@@ -41,6 +44,8 @@ class NumberedNetwork:
     output: Mapping[str, int]
     arc: Mapping[str, int]
     classes: tuple[RowClass, ...]
+    keyed: frozenset[str]
+    """The arcs on which whole keys are dropped."""
 
     @staticmethod
     def of(network: Network) -> NumberedNetwork:
@@ -55,6 +60,7 @@ class NumberedNetwork:
             {each.name: index for index, each in enumerate(network.outputs)},
             {name: index for index, name in enumerate(network.arcs)},
             _classes(network),
+            frozenset(key_places(network)),
         )
 
     def wiring(self, seconds: Mapping[str, float], *, slice: float, exponential: bool, seed: int) -> kernel.Wiring:
@@ -119,6 +125,7 @@ def _classes(network: Network) -> tuple[RowClass, ...]:
     starts: list[tuple[str, int | None, str | None]] = [(source.name, None, None) for source in network.sources]
     starts += [(box.name, None, None) for box in network.order if stateful(box)]
     found: list[RowClass] = []
+    keys = keys_of(network)
     # `starts` grows while it is walked: every map met makes one more class.
     for index, (origin, parent, through) in enumerate(starts):
         start = through or origin
@@ -149,6 +156,7 @@ def _classes(network: Network) -> tuple[RowClass, ...]:
                 origin,
                 parent,
                 through,
+                keys.get(start, ()),
                 tuple(sorted(filters, key=lambda name: rank[name])),
                 tuple(output.name for output in network.outputs if output.name in outputs),
                 frozenset(arcs),

@@ -96,6 +96,7 @@ class Pool:
                 self.worth_line[each.index, layout.output[name]] = line
         self.view = kernel.PoolArrays(
             np.empty(0, np.uint64),
+            np.empty(0, np.uint64),
             np.empty((1, 0), np.uint64),
             self._bits,
             np.zeros((count, layout.slots), np.uint32),
@@ -199,13 +200,26 @@ class Pool:
                     worth[line, span] = graph.many(np.asarray(rows.columns[graph.field], dtype=np.float64))
         self.arrived = np.concatenate([rows.arrived for rows in self.rows])
         self.worth = worth
+        uid = np.concatenate([rows.uid for rows in self.rows])
         self.view = kernel.PoolArrays(
-            uid=np.concatenate([rows.uid for rows in self.rows]),
+            uid=uid,
+            key=self._keys() if self._layout.keyed else uid,
             card=card,
             bit=self._bits,
             shift=shifts,
             arrived=self.arrived,
             digest=self._digests(total),
+        )
+
+    def _keys(self) -> Hashes:
+        """Of each row the digest of its key."""
+        return np.concatenate(
+            [
+                key_digests([rows.columns[name] for name in each.key]).astype(np.uint64)
+                if each.key and len(rows)
+                else rows.uid
+                for each, rows in zip(self._layout.classes, self.rows, strict=True)
+            ]
         )
 
     def _digests(self, total: int) -> Ints:

@@ -8,6 +8,9 @@ A row passes if its hash, a whole number below 2⁵³, is less than `inside` if 
 ranges [low, high), and less than `outside` if not. Drops at random have both the same; drops by value spare
 what is outside. An arc with no field to drop by has a slot of one number. A source whose rows are still raw
 has a slot in front of the parse as well: what all of its arcs drop at random, they drop there. Null means keep.
+
+On arcs on which whole keys are dropped (`network.value_flow.shared_keys`) the hash is the key's, and the same one
+everywhere; the numbers then are shares of all keys.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from streamshed.network.graph import Column, Network, ends
 from streamshed.network.parse_step import early, lifted, with_parse_boxes
 from streamshed.network.value_flow.drop_fields import drop_fields
 from streamshed.network.value_flow.flow_model import FlowModel
+from streamshed.network.value_flow.shared_keys import Key, key_places, key_shares
 from streamshed.policies.contract import protection
 from streamshed.records import Drop
 from streamshed.spark.network.query_layout import candidates
@@ -36,6 +40,7 @@ RANGES = 4
 """Ranges of a drop by value; more are merged to fewer by keeping the smallest."""
 _MOST = sys.float_info.max
 _NONE = (_MOST, -_MOST)  # a range that holds nothing
+_ANY_KEY = "key"
 
 Numbers = tuple[float | None, ...]
 NumberAt = Callable[[int], str]
@@ -50,6 +55,8 @@ class Slot:
     at: int
     field: str | None
     protect: Expression | None
+    key: Key | None = None
+    """The columns of the key by which rows are dropped there; None: each by itself."""
 
     @property
     def outside(self) -> int:
@@ -73,14 +80,16 @@ class Slots:
     @staticmethod
     def of(network: Network) -> Slots:
         fields = drop_fields(network)
-        protect = protection(network)
+        protect, keys = protection(network), key_places(network)
         found: dict[str, Slot] = {}
         at = 0
         for name in candidates(network):
             if name in protect:
-                found[name] = Slot(name, at, fields.get(name), protect[name])
+                found[name] = Slot(name, at, fields.get(name), protect[name], keys.get(name))
                 at += found[name].size
-        raw = [source.name for source in network.sources if source.parse is not None]
+        # Before the parse nobody knows the key.
+        by_key = {ends(on)[0] for on in keys}
+        raw = [one.name for one in network.sources if one.parse is not None and one.name not in by_key]
         return Slots(network, found, {name: at + index for index, name in enumerate(raw)})
 
     @cached_property
@@ -94,6 +103,7 @@ class Slots:
         for drop in drops:
             by_arc.setdefault(drop.at, []).append(drop)
         before_parse = self._before_parse(by_arc)
+        left = key_shares(self.network, drops)
         for source, keep in before_parse.items():
             numbers[self.raw[source]] = float(round(keep * WHOLE))
         for on, several in by_arc.items():
@@ -109,6 +119,7 @@ class Slots:
                     outside *= drop.keep
                 else:
                     spans = _few(ranges)
+            inside, outside = inside * left.get(on, 1.0), outside * left.get(on, 1.0)
             share = before_parse.get(ends(on)[0], 1.0)
             if share < 1.0:
                 # What the drop before the parse left, thinned further; none of it where that is enough.
@@ -188,6 +199,8 @@ class Slots:
         """True for a row that the drop on an arc lets pass; only its first `ranges` ranges are looked at."""
         slot = self.slots[arc]
         value = row_hash(ends(arc)[0], [column.name for column in columns])
+        if slot.key is not None:
+            value = row_hash(_ANY_KEY, slot.key)
         kept = _below(value, number(slot.at + slot.outside))
         if slot.field is not None and ranges:
             field = f"CAST({quoted(slot.field)} AS DOUBLE)"

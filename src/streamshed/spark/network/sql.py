@@ -192,7 +192,11 @@ class Writer:
         if self._behind_state(tail):
             # State has shuffled the rows; the numbers did not come along.
             rows = self._attached(rows)
-        kept = "*" if self._windowed(tail) else self._kept(self.slots.stands_for(on, self.number))
+        stands_for = self.slots.stands_for(on, self.number)
+        if self.slots.slots[on].key is not None:
+            # Of all keys: what drops above have taken is among them.
+            stands_for = f"GREATEST(1D, {stands_for} / {STANDS_FOR})"
+        kept = "*" if self._windowed(tail) else self._kept(stands_for)
         field_name = self.slots.slots[on].field
         if field_name is not None and self._is_computed(tail, field_name):
             fenced = f"SELECT *, {FENCE} FROM ({rows})"
