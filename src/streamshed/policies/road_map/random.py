@@ -220,6 +220,8 @@ class _Builder:
                 if per_row > 0 and self.percent[name] > end:
                     rows = min(rows, (self.percent[name] - end) / per_row)
             for child, times in move.tightens.items():
+                if times == 0:
+                    continue  # nothing of what is dropped here gets there
                 rows = min(rows, (self.inflow[child] - self.flow[child]) / times)
             changed, ended = self._apply(candidate, move, rows)
             if changed or ended:
