@@ -57,6 +57,11 @@ class TailTime:
         slope = (longest - least) / (most - fewest) if most > fewest else 0.0
         return longest + slope * (min(kept, _BEYOND * most) - most) if kept > most else longest
 
+    @property
+    def least(self) -> float:
+        """What it takes whatever is in it, at most: nobody was quicker; 0 while nothing is known."""
+        return min((tail for pairs in self._sizes.values() for _, tail in pairs), default=0.0)
+
     def _points(self) -> list[tuple[float, float]]:
         """Rows and seconds, from the smallest size to the largest."""
         found: list[tuple[float, float]] = []

@@ -32,7 +32,7 @@ from streamshed.network.catalog import Catalog
 from streamshed.network.generate import NetworkShape, generate
 from streamshed.network.value_flow.cells import loss_graphs
 from streamshed.network.value_flow.flow_model import FlowModel
-from streamshed.policies.optimal import Optimal
+from streamshed.policies.optimal import Optimal, OptimalPlanner
 from streamshed.policies.road_map.random import STEP_SIZE, RandomRoadMap, build
 from streamshed.policies.road_map.segments import Segments
 from streamshed.policies.road_map.semantic import SemanticRoadMap, Worth
@@ -95,9 +95,9 @@ def cases(networks: int, seed: int, boxes: tuple[int, int] = BOXES) -> list[Case
 
 def compare(case: Case) -> Found:
     catalog = case.catalog()
-    table = build(catalog, STEP_SIZE)  # once for all three: most of the time goes into it
+    table = build(catalog, STEP_SIZE)
     chosen = TablePlanner(RandomRoadMap().name, catalog, table).decide()
-    best = Optimal().planner(catalog, table).decide()
+    best = OptimalPlanner(Optimal().name, catalog, table).decide()
     assert chosen.chosen is not None
     assert chosen.row is not None
     assert best.row is not None
@@ -108,7 +108,7 @@ def compare(case: Case) -> Found:
     if case.shape.shared and not case.joins:
         kind = MEETING if OWN in kinds(Segments.of(FlowModel(catalog))) else APART
     within = 0.0 if distance <= 1e-7 else float("inf")
-    by_value = SemanticRoadMap().planner(catalog, table).decide()
+    by_value = SemanticRoadMap().planner(catalog).decide()
     assert by_value.row is not None
     worth = Worth(FlowModel(catalog, STEP_SIZE), loss_graphs(catalog))
     below = sum(worth.row(chosen.row).utility.values()) - sum(worth.row(by_value.row).utility.values())

@@ -20,6 +20,7 @@ from streamshed.renamed import renamed
 from streamshed.spark import arguments
 from streamshed.spark.network.prepare import (
     check_boxes,
+    check_expired,
     check_formats,
     check_sinks,
     register_functions,
@@ -47,6 +48,7 @@ def run(
     floor: float = 0.02,
     max_shed: float | None = None,
     budget: bool | str | float | timedelta = True,
+    expired: str = "keep",
     state: str | None = None,
     trigger: Mapping[str, Any] | None = None,
     pin: Sequence[Drop] | None = None,
@@ -76,6 +78,10 @@ def run(
         Whether batches may be given a time until which rows are let in; what comes later is dropped
         (`Report.cut`). True: as the controller finds right; a time: no more than that; False: only plans drop
         rows. See `ss.shed`.
+    expired
+        "drop": rows that were older than the bound when their batch began are dropped first, at their source
+        (`Report.expired`); every source needs `arrived`, a TIMESTAMP. Protected rows pass. With it a network is
+        back inside its bound soon after an outage. "keep": they are rows like others.
     state
         Folder for the checkpoints of the queries and for the plans. A network that is run again with the same
         folder goes on where it stopped. Default: a temporary one.
@@ -103,6 +109,7 @@ def run(
     )
     chosen = network_policy(policy) if isinstance(policy, str) else policy
     how = check_trigger(trigger)
+    check_expired(with_timestamps(network), expired)
     rows = streams(spark, network, sources)
     network = with_timestamps(network)
     specs = check_sinks(network, sinks)
@@ -114,7 +121,9 @@ def run(
         check_boxes(spark, network, rows, functions)
         made_sinks = {name: sink_for(spark, name, spec) for name, spec in specs.items()}
         place = _place(spark, state)
-        running = RunningNetwork(spark, network, chosen, bound, limits, place, made_sinks, functions, allowed)
+        running = RunningNetwork(
+            spark, network, chosen, bound, limits, place, made_sinks, functions, allowed, expired
+        )
         if pin is not None:
             running.pin(pin)
         running.launch(rows, how)
