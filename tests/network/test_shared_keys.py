@@ -136,6 +136,7 @@ def test_the_spec_has_it_and_says_how_far_it_can_be_believed():
         ("[k, k]", "sources.a.key: a column is named twice"),
         ("3", "sources.a.key: not a list of names"),
         ("{k: 1}", "sources.a.key: not a list of names"),
+        ("k, parse: json", "sources.a.key: rows that are parsed late are dropped before their key is known"),
     ],
 )
 def test_a_bad_key_is_named(key, says):

@@ -264,7 +264,7 @@ def keyed() -> Network:
     return (
         Builder("keyed")
         .source("a", "k INT, x DOUBLE", key="k")
-        .source("b", "id INT", key="id", parse="json")
+        .source("b", "id INT", key="id")
         .filter("warm", "a", "x > 40")
         .map("named", "b", {"k": "id"})
         .join("pair", ["warm", "named"], on=["k"], within=1.0)
@@ -291,7 +291,3 @@ def test_the_hash_of_a_key_is_the_same_wherever_it_is_and_whatever_it_is_called(
 
     assert hashed("a->warm") == hashed("warm->pair") == "xxhash64('key', `k`"
     assert hashed("b->named") == "xxhash64('key', `id`"
-
-
-def test_before_it_is_parsed_nobody_knows_the_key_of_a_row() -> None:
-    assert not Slots.of(keyed()).raw

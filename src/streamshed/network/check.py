@@ -211,6 +211,11 @@ def schemas(
         for name in source.key:
             if name not in names:
                 problems.append(Problem(f"{path}.key", "no such column", repr(name), ", ".join(sorted(names))))
+        if source.key and source.parse is not None:
+            problems.append(
+                Problem(f"{path}.key", "rows that are parsed late are dropped before their key is known",
+                        ", ".join(source.key), "no `key`, or no `parse`")
+            )  # fmt: skip
         if len(set(source.key)) < len(source.key):
             problems.append(Problem(f"{path}.key", "a column is named twice", ", ".join(source.key), "each once"))
         for name in source.values:
