@@ -11,10 +11,14 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   // at any age, then the limits by class and rung.
   private static final int VERSION = 0, MODE = 1, LOWEST = 2, INTERVAL = 3, BOUND = 4, SHARES = 5;
   private static final int LOOK_EVERY = 100; // between two looks at what is in force
-  private static final int NEW = 20000; // for so long a task is new
-  private static final int HOPELESS = 2000; // without a row that is young enough
+  private static final int NEW = 20000; // for so long a task is new, at most
+  private static final int WARM = 10000; // rows that passed: a task that let so many through is not new any more
+  private static final int COLD = 1000; // without a row that is young enough, while a task is new
+  private static final int HOPELESS = 2000; // the same, later
   private static final int REMEMBERED = 1000; // over which it is reckoned what a task's time goes into
   private static final int EMPTY = 5; // intervals without a row: the queue was empty
+  private static final int STALL = 4; // a quarter of an interval between two rows: the task stood still
+  private static final int PATIENCE = 10; // bounds that a queue is given to get short by itself
 
   private final int stream; // whose control it is
   private final int classes;
@@ -28,7 +32,11 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   private long[] table;
   private boolean begun = false;
   private boolean passed = true; // whether the row before did
+  private boolean standing = false; // whether the queue was found to stand: rows go until it is gone
   private long looked, now, before, since, work, waste, start, young;
+  private long stood; // when it last ceased to
+  private long seen, aged; // the last row with an age: when it came, and how old it was
+  private long old, ran, fell; // since `since`: how long rows were old, the task ran, and by how much ages fell
 
   LadderRule(Object[] references) {
     stream = ((Integer) references[0]).intValue();
@@ -102,20 +110,49 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   }
 
   private boolean isLate(long age, int rung, long hash) {
+    return isStanding(age) && age >= table[SHARES + classes + rung] && hash < table[SHARES + rung / rungs]
+        && !isWasteful();
+  }
+
+  // Whether the queue stands: rows have been old for an interval, and it is not getting short by itself.
+  private boolean isStanding(long age) {
+    long gap = now - seen;
+    long fall = aged - age;
+    seen = now;
+    aged = age;
     if (age < table[BOUND]) young = now;
-    if (age < table[LOWEST]) {
-      since = 0;
+    boolean isYoung = age < table[LOWEST];
+    if (isYoung || since == 0 || gap >= EMPTY * table[INTERVAL]) {
+      if (standing) stood = now;
+      standing = false;
+      since = isYoung ? 0 : now;
+      old = ran = fell = 0;
       return false;
     }
-    if (since == 0 || now - before >= EMPTY * table[INTERVAL]) {
-      since = now;
-      return false;
+    if (standing) return true;
+    long stall = Math.max(1, table[INTERVAL] / STALL);
+    old += Math.min(gap, stall);
+    if (gap < stall) {
+      ran += gap;
+      fell += fall;
+      if (ran >= 2 * table[INTERVAL]) {
+        ran >>= 1;
+        fell >>= 1;
+      }
     }
-    if (now - since < table[INTERVAL] || age < table[SHARES + classes + rung]) return false;
-    if (hash >= table[SHARES + rung / rungs]) return false;
-    boolean isNew = now - start < NEW && 3 * waste > work;
-    boolean isHopeless = now - young > HOPELESS && waste > work;
-    return !(isNew || isHopeless);
+    if (old < table[INTERVAL]) return false;
+    long patience = PATIENCE * table[BOUND];
+    long left = now - stood < patience ? 0 : patience - (now - since);
+    boolean recovers = left > 0 && fell > 0 && (age - table[LOWEST]) * ran <= fell * left;
+    standing = !recovers;
+    return standing;
+  }
+
+  private boolean isWasteful() {
+    long lost = now - young;
+    boolean isNew = now - start < NEW && counts[0] < WARM && lost > COLD && 3 * waste > work;
+    boolean isHopeless = lost > HOPELESS && waste > work;
+    return isNew || isHopeless;
   }
 
   // Places: 0 kept, 1 would have gone, 2 undated, 3 from the future, 4 sum of ages, 5 worst, 6 worst from the

@@ -3,7 +3,8 @@
     bound B, classes 0 … K−1 from the best to the least, R rungs in each; a row stands on rung r of class k
     x(k, r)   = (K−1−k + (r+1)/R) / K                 its height on the whole ladder, 0 … 1
     limit     = low + (high − low) · x²               low = B/4, high = 0.95·B
-    a row goes if its age ≥ limit, while rows have been older than `low` for an interval of B/2 without a break
+    a row goes if its age ≥ limit, while the queue stands: rows have been older than `low` for an interval of B/2
+    without a break, and it will not be gone by itself within 10·B
 
 Age is the signal of overload: a queue that stands makes all rows older, and rung after rung closes, the least
 valued first, until what still passes is what the job can do. Nothing is predicted, learned or steered.
@@ -12,7 +13,15 @@ valued first, until what still passes is what the job can do. Nothing is predict
   short as the load allows; the square keeps most rungs low. At x times the capacity a ladder of one class, on
   which rows stand at random, settles at low + (high − low)·(1 − 1/x)²: at 2x that is 0.43·B.
 - A short stall, a garbage collection for instance, makes rows old as well, and is over by itself. So nothing goes
-  before rows have been older than the lowest rung for a whole interval: CoDel's rule. [1]
+  before rows have been older than the lowest rung for a whole interval: CoDel's rule. [1] An interval is not enough:
+  after a stall of S at half of the capacity, rows are old for S − low, each younger than the one before. So a queue
+  that gets shorter is left alone while, at its pace since rows are old, ages will be below `low` before ten bounds
+  are over:
+
+      age − low ≤ pace · (10·B − time since rows are old)        pace: by how much ages fell, over the time that took
+
+  A time without a row of B/8 or more is a stall: it counts as B/8 of the interval and nothing in the pace, or a stall
+  alone would fill the one and hide the other. A queue that stood in the last ten bounds gets no such patience.
 - That a queue's age tells overload better than its length or the load of the machine, and that requests should go
   by their worth in fixed levels, is how DAGOR protects services. [2]
 

@@ -3,12 +3,13 @@
 A row goes if all of this holds:
 
 - it is not protected, its age is known, and its age is at or above its rung's limit (`age_ladder`);
-- rows have been older than the lowest rung for an interval, without a break (a break is also that none came);
+- rows have been older than the lowest rung for an interval, without a break (a break is also that none came), and
+  do not get younger fast enough for that to be over soon (`age_ladder`);
 - it is not one of those that are guaranteed to pass, by their hash;
 - the task does not waste itself on dropping. Code that is cold is slow: every row is too old then, and dropping
-  all of them would leave it cold. So for as long as a task is new, at most a quarter of its time goes into
-  dropping; and if all rows stay too old whatever is dropped (clocks that disagree, a day's backlog), at most half
-  of it.
+  all of them would leave it cold. So while a task is new (20 s, and 10,000 rows let through) and no row has been
+  young enough for a second, at most a quarter of its time goes into dropping; and if all rows stay too old whatever
+  is dropped (clocks that disagree, a day's backlog), at most half of it.
 
 Time is that of the executor's clock, looked at for every row.
 """
