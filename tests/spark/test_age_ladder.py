@@ -57,7 +57,7 @@ def judged(
     native = Native(spark)
     clock = native.jvm.java.util.concurrent.atomic.AtomicLongArray(1)
     hand = native.literal(clock, "java.util.concurrent.atomic.AtomicLongArray")
-    rule = rule_of(spark, control, books, len(LADDER.classes), clock)
+    rule = rule_of(spark, control, books, clock)
     # The rule's clock is set for every row before it is asked.
     frame = spark.createDataFrame(parts, schema).where(
         native.invoke(hand, "getAndSet", "bigint", F.lit(0), F.col("clock")) >= 0

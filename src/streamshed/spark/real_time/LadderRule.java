@@ -23,6 +23,7 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   private final int stream; // whose control it is
   private final int classes;
   private final int rungs;
+  private final boolean walks; // whether rungs are rows of a road map, of which the answer is the one in force
   private final java.util.concurrent.atomic.AtomicLongArray clock; // in place of the machine's own; or null
   private final int bins;
   private final double least;
@@ -47,6 +48,7 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
     least = ((Double) references[5]).doubleValue();
     ratio = Math.log(((Double) references[6]).doubleValue());
     clock = (java.util.concurrent.atomic.AtomicLongArray) references[8];
+    walks = ((Boolean) references[9]).booleanValue();
     firstClass = 8 + bins;
     counts = new long[firstClass + classes * (1 + rungs)];
     // The accumulator holds on to the array: the driver gets what it is at the task's end.
@@ -61,8 +63,10 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
 
   // arrived: when the row did, Long.MIN_VALUE if nobody knows. row: its hash in the 53 low bits, its rung over all
   // classes in the 9 above, then whether it is protected. The answer: 0 it passes, 1 it would go, 2 it goes.
+  // On a road map it is the number of its row that is in force for this row, from 1; 0: it passes everywhere.
   public long applyAsLong(long arrived, long row) {
     tick();
+    if (walks) return walk(arrived, row);
     long hash = row & ((1L << 53) - 1);
     int rung = (int) (row >>> 53) & 511;
     boolean isProtected = (row >>> 62) != 0;
@@ -73,6 +77,27 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
     passed = !falls;
     count(rung, dated, age, late, falls);
     return falls ? 2L : late ? 1L : 0L;
+  }
+
+  private long walk(long arrived, long hash) {
+    boolean dated = arrived != Long.MIN_VALUE;
+    long age = dated ? now - arrived : 0L;
+    boolean late = table[MODE] != 0 && dated && isStanding(age) && hash < table[SHARES] && !isWasteful();
+    int cursor = late ? reached(age) : 0;
+    boolean falls = cursor == rungs && table[MODE] == 2; // nothing but what is protected passes there
+    passed = !falls;
+    count(Math.max(0, cursor - 1), dated, age, cursor > 0, falls);
+    return table[MODE] == 2 ? cursor : 0L;
+  }
+
+  // How many limits an age has come to.
+  private int reached(long age) {
+    int low = 0, high = rungs;
+    while (low < high) {
+      int middle = (low + high) >>> 1;
+      if (age >= table[SHARES + 1 + middle]) low = middle + 1; else high = middle;
+    }
+    return low;
   }
 
   private void tick() {

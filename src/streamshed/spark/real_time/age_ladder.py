@@ -32,7 +32,7 @@ valued first, until what still passes is what the job can do. Nothing is predict
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 RUNGS = 32
 """Rungs of one class. A power of two: a row's rung is the first bits of its hash."""
@@ -87,3 +87,7 @@ class AgeLadder:
     def share(self, number: int) -> float:
         """What is guaranteed to a class."""
         return max(self.floor, self.guaranteed.get(self.classes[number], 0.0))
+
+    def changed(self, bound: float, floor: float) -> AgeLadder:
+        """The same for another bound."""
+        return replace(self, bound=bound, floor=floor)

@@ -62,8 +62,10 @@ class LadderCounts:
 class LadderBooks:
     """Counts the rows of one ladder, in its tasks and on the driver."""
 
-    def __init__(self, spark: SparkSession, classes: int) -> None:
-        self._classes = classes
+    def __init__(self, spark: SparkSession, classes: int, rungs: int = RUNGS) -> None:
+        """`rungs` of each class."""
+        self.classes = classes
+        self.rungs = rungs
         self._arrays: Any = spark._jvm.java.util.Arrays  # type: ignore[union-attr]
         self.accumulator: Any = spark.sparkContext._jsc.sc().collectionAccumulator()
         """Of the arrays of tasks."""
@@ -78,19 +80,19 @@ class LadderBooks:
 
     def _read(self, tasks: Sequence[Sequence[int]]) -> LadderCounts:
         if not tasks:
-            return LadderCounts((RungCounts(),) * self._classes)
+            return LadderCounts((RungCounts(0, (0,) * self.rungs),) * self.classes)
         sums = [sum(numbers) for numbers in zip(*tasks, strict=True)]
         worst, ahead = (max(task[place] for task in tasks) for place in (_WORST, _AHEAD))
         bins = {number: float(sums[_FIRST_BIN + number]) for number in range(BINS) if sums[_FIRST_BIN + number]}
         dated = float(sums[_KEPT] - sums[_UNDATED])
-        first = _FIRST_CLASS + self._classes
+        first = _FIRST_CLASS + self.classes
         return LadderCounts(
             tuple(
                 RungCounts(
                     sums[_FIRST_CLASS + number],
-                    tuple(sums[first + number * RUNGS : first + (number + 1) * RUNGS]),
+                    tuple(sums[first + number * self.rungs : first + (number + 1) * self.rungs]),
                 )
-                for number in range(self._classes)
+                for number in range(self.classes)
             ),
             sums[_KEPT],
             sums[_WOULD_SHED],

@@ -17,7 +17,7 @@ Time is that of the executor's clock, looked at for every row.
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from streamshed.quality.latency_histogram import LEAST, RATIO
 from streamshed.records import Mode
 from streamshed.spark.native import Native
-from streamshed.spark.real_time.age_ladder import RUNGS, AgeLadder
+from streamshed.spark.real_time.age_ladder import RUNGS
 from streamshed.spark.real_time.executor_control import ExecutorControl
 from streamshed.spark.real_time.ladder_books import BINS, LadderBooks
 
@@ -39,7 +39,25 @@ _MODES = {Mode.OFF: 0, Mode.DRY_RUN: 1, Mode.ENFORCE: 2}
 _UNKNOWN = -(1 << 63)
 
 
-def table_of(ladder: AgeLadder, mode: Mode) -> list[int]:
+class Ladder(Protocol):
+    """Age limits for one bound: `AgeLadder`, or that of a road map."""
+
+    @property
+    def bound(self) -> float: ...
+    @property
+    def floor(self) -> float: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def lowest(self) -> float: ...
+    @property
+    def interval(self) -> float: ...
+    def limits(self) -> list[float]: ...
+    def share(self, number: int) -> float: ...
+    def changed(self, bound: float, floor: float) -> Ladder: ...
+
+
+def table_of(ladder: Ladder, mode: Mode) -> list[int]:
     """What is in force, as numbers: times in milliseconds, shares as the least hash that is guaranteed to pass."""
     shares = [round((1.0 - ladder.share(number)) * (1 << HASH_BITS)) for number in range(len(ladder.classes))]
     times = [ladder.lowest, ladder.interval, ladder.bound]
@@ -72,15 +90,27 @@ def judged(
     row = F.shiftleft(place, HASH_BITS).bitwiseOR(row_hash)
     if protected is not None:
         row = row + F.when(protected, F.lit(1 << 62)).otherwise(F.lit(0)).cast("bigint")
-    arrived = F.coalesce(F.unix_millis(arrival.cast("timestamp")), F.lit(_UNKNOWN).cast("bigint"))
     native = Native(events.sparkSession)
-    return events.select("*", native.invoke(rule, "applyAsLong", "bigint", arrived, row).alias(VERDICT))
+    return events.select("*", native.invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row).alias(VERDICT))
 
 
 def rule_of(
-    spark: SparkSession, control: ExecutorControl, books: LadderBooks, classes: int, clock: Any = None
+    spark: SparkSession, control: ExecutorControl, books: LadderBooks, clock: Any = None, *, walks: bool = False
 ) -> Column:
-    """The rule, an object that each task makes for itself. `clock`: an AtomicLongArray to be read instead."""
+    """The rule, an object that each task makes for itself.
+
+    `clock`: an AtomicLongArray to be read instead. `walks`: rungs are rows of a road map (`cursors`).
+    """
     source = files("streamshed.spark.real_time").joinpath("LadderRule.java").read_text(encoding="utf-8")
-    references = [control.stream, control.holder, classes, RUNGS, BINS, LEAST, RATIO, books.accumulator, clock]
+    references = [control.stream, control.holder, books.classes, books.rungs, BINS, LEAST, RATIO]
+    references += [books.accumulator, clock, walks]
     return Native(spark).compiled(source, references, "java.util.function.LongBinaryOperator")
+
+
+def cursor_of(spark: SparkSession, rule: Column, arrival: Column, row_hash: Column) -> Column:
+    """The number of the row of the road map that is in force for a row; 0: none."""
+    return Native(spark).invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row_hash)
+
+
+def _arrived(arrival: Column) -> Column:
+    return F.coalesce(F.unix_millis(arrival.cast("timestamp")), F.lit(_UNKNOWN).cast("bigint"))

@@ -55,7 +55,7 @@ def ladder_shed(
     number = F.lit(len(conditions))
     for place, condition in reversed(list(enumerate(conditions.values()))):
         number = F.when(condition, F.lit(place)).otherwise(number)
-    rule = rule_of(spark, control, books, len(ladder.classes))
+    rule = rule_of(spark, control, books)
     incoming = events.where(mark(serial, ARRIVED))
     verdicts = judged(incoming, rule, arrival, row_hash, number, worth, protected)
     kept = verdicts.where(F.col(VERDICT) != F.lit(FALLS)).where(mark(serial, KEPT)).drop(VERDICT)
