@@ -44,8 +44,13 @@ def play(
     slowness: Callable[[float], float] = lambda at: 1.0,
     seed: int = 0,
     shedding: bool = True,
+    costs: Sequence[float] = (1.0,),
+    aware: bool = False,
 ) -> Run:
-    """`load` by time, as a multiple of what the task can do; `stalls` as (begin, how long)."""
+    """`load` by time, as a multiple of what the task can do; `stalls` as (begin, how long).
+
+    costs: of rows, as multiples of the service time, drawn evenly; their mean is 1. aware: the ladder knows them.
+    """
     chance = random.Random(seed)
     table = table_of(AgeLadder(bound / 1000.0), Mode.ENFORCE)
     rule = LadderOracle(*table[1:4], table[5:], table[4:5])
@@ -69,13 +74,15 @@ def play(
     for arrival in arrivals:
         now = passed(max(now, arrival), 0.0)
         row_hash = chance.getrandbits(HASH_BITS)
-        rung = row_hash * RUNGS >> HASH_BITS
+        cost = chance.choice(costs)
+        height = (row_hash / (1 << HASH_BITS)) ** (cost if aware else 1.0)
+        rung = min(RUNGS - 1, int(height * RUNGS))
         age = int(now) - int(arrival)
         if shedding and rule.falls(int(_BEGIN + now), age, 0, rung, row_hash, False):
             shed.append(arrival)
             now = passed(now, drop * slowness(now))
         else:
-            now = passed(now, chance.expovariate(1.0 / service) * slowness(now))
+            now = passed(now, chance.expovariate(1.0 / service) * cost * slowness(now))
             kept.append((arrival, now - arrival))
     return Run(kept, shed)
 

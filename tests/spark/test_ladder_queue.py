@@ -73,3 +73,14 @@ def test_what_does_not_recover_in_time_is_shed() -> None:
     run = play(lambda at: 0.5, 13_000.0, stalls=stalls)
     assert run.shed
     assert run.latency(0.99, since=6000.0) <= 300.0
+
+
+def test_with_costs_on_the_ladder_more_rows_come_through_inside_the_bound() -> None:
+    """Nine of ten rows cost a little, one costs much: half of the work is in that one."""
+    costs = [0.55] * 9 + [5.05]
+    runs = {
+        aware: play(lambda at: 2.0 if at >= 3000.0 else 0.4, 15_000.0, costs=costs, aware=aware)
+        for aware in (False, True)
+    }
+    assert len(runs[True].kept) > 1.25 * len(runs[False].kept)
+    assert runs[True].latency(0.99, since=3000.0) <= 210.0

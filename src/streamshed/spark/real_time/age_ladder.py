@@ -25,8 +25,14 @@ valued first, until what still passes is what the job can do. Nothing is predict
 - That a queue's age tells overload better than its length or the load of the machine, and that requests should go
   by their worth in fixed levels, is how DAGOR protects services. [2]
 
+- **Costs.** Of rows of equal worth the dearest should go first: for the same work that is saved, fewer rows are lost,
+  which is what Load-Aware Shedding does. [3] A row that costs c times as much as a usual one stands at the height hᶜ,
+  where h is what it is worth, or chance. Where the share θ of usual rows is gone, θ^(1/c) of its like are: a dear row
+  needs a younger age to enter, a cheap one may be older.
+
 [1] K. Nichols, V. Jacobson: Controlling Queue Delay. ACM Queue 10(5), 2012.
 [2] H. Zhou et al.: Overload Control for Scaling WeChat Microservices. SoCC 2018.
+[3] N. Rivetti et al.: Load-Aware Shedding in Stream Processing Systems. DEBS 2016.
 """
 
 from __future__ import annotations

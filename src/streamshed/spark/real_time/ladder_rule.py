@@ -76,14 +76,19 @@ def judged(
     number: Column,
     worth: Column | None,
     protected: Column | None,
+    cost: Column | None = None,
 ) -> DataFrame:
     """The stream with a verdict on every row.
 
-    `number` of its class; `worth` is between 0 and 1, and chance decides where there is none.
+    `number` of its class; `worth` is between 0 and 1, and chance decides where there is none; `cost`: how many times
+    as dear it is as a usual row.
     """
     rung = F.shiftright(row_hash, HASH_BITS - _RUNG_BITS)
-    if worth is not None:
-        step = F.floor(worth.cast("double") * F.lit(float(RUNGS)))
+    if worth is not None or cost is not None:
+        height = (row_hash / F.lit(float(1 << HASH_BITS))) if worth is None else worth.cast("double")
+        if cost is not None:
+            height = F.pow(F.greatest(height, F.lit(0.0)), _usual(cost))
+        step = F.floor(height * F.lit(float(RUNGS)))
         # A row of which nobody knows what it is worth stands on the highest.
         rung = F.coalesce(F.least(F.greatest(step, F.lit(0)), F.lit(RUNGS - 1)), F.lit(RUNGS - 1)).cast("bigint")
     place = (number * F.lit(RUNGS)).cast("bigint") + rung
@@ -110,6 +115,12 @@ def rule_of(
 def cursor_of(spark: SparkSession, rule: Column, arrival: Column, row_hash: Column) -> Column:
     """The number of the row of the road map that is in force for a row; 0: none."""
     return Native(spark).invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row_hash)
+
+
+def _usual(cost: Column) -> Column:
+    """A cost as a power; what is not known costs as much as a usual row, and nothing costs less than nothing."""
+    known = F.coalesce(F.nanvl(cost.cast("double"), F.lit(1.0)), F.lit(1.0))
+    return F.greatest(known, F.lit(0.0))
 
 
 def _arrived(arrival: Column) -> Column:
