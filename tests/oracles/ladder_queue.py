@@ -1,7 +1,7 @@
 """A task with an age ladder in virtual time: one server, rows in the order of their arrival, and stalls.
 
-A row that is kept takes some service time, one that is dropped a small part of that. A stall is a time in which the
-task does nothing: a garbage collection, or a machine that has other things to do. Times are milliseconds.
+A row that is kept takes some service time, one that is dropped a small part of that. A stall is a time in which
+the task does nothing: a garbage collection, or a machine that has other things to do. Times are milliseconds.
 """
 
 from __future__ import annotations

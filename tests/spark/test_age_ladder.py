@@ -126,7 +126,11 @@ def test_off_keeps_all_and_dry_run_keeps_all_and_says_what_would_fall(spark: Spa
 
 def test_dear_rows_stand_lower_and_rows_of_unknown_cost_where_chance_puts_them(spark: SparkSession) -> None:
     """Which rung a row stands on is read off the books: every row would go here."""
-    rows = [(n * (1 << HASH_BITS) // 64, cost) for n in range(64) for cost in (0.25, 1.0, 4.0, None, float("nan"), -1.0)]
+    rows = [
+        (n * (1 << HASH_BITS) // 64, cost)
+        for n in range(64)
+        for cost in (0.25, 1.0, 4.0, None, float("nan"), -1.0)
+    ]
     found: dict[str, list[int]] = {}
     for cost in (0.25, 1.0, 4.0, None, float("nan"), -1.0):
         mine = [Row(hash=h, cost=c) for h, c in rows if repr(c) == repr(cost)]
@@ -138,7 +142,9 @@ def test_dear_rows_stand_lower_and_rows_of_unknown_cost_where_chance_puts_them(s
         # Old rows, each of them 10 ms after the one before.
         hand = Native(spark).literal(clock, "java.util.concurrent.atomic.AtomicLongArray")
         frame = spark.createDataFrame(spark.sparkContext.parallelize([*mine * 12], 1), "hash long, cost double")
-        frame = frame.where(Native(spark).invoke(hand, "addAndGet", "bigint", F.lit(0), F.lit(10).cast("long")) >= 0)
+        frame = frame.where(
+            Native(spark).invoke(hand, "addAndGet", "bigint", F.lit(0), F.lit(10).cast("long")) >= 0
+        )
         arrival = F.timestamp_millis(F.lit(1_600_000_000_000))
         judged_by(frame, rule, arrival, F.col("hash"), F.lit(0), None, None, F.col("cost")).collect()
         found[repr(cost)] = list(books.take().by_class[0].shed)

@@ -33,13 +33,19 @@ def test_a_stall_from_which_a_job_soon_recovers_costs_no_row_at_four_fifths_of_t
 
 
 @pytest.mark.parametrize("times", [1.2, 2.0, 4.0, 8.0])
-@pytest.mark.parametrize("is_busy", [False, True])
-def test_an_overload_keeps_the_bound(times: float, is_busy: bool) -> None:
-    """On a machine that stands still for a fifth of the time, too; no row waits longer than a stall and the bound."""
-    stalls = busy_machine(15_000.0, 5, 500.0) if is_busy else ()
-    run = play(lambda at: times if at >= 3000.0 else 0.4, 15_000.0, stalls=stalls)
+def test_an_overload_keeps_the_bound(times: float) -> None:
+    run = play(lambda at: times if at >= 3000.0 else 0.4, 15_000.0)
+    assert run.latency(1.0) <= 210.0
+
+
+@pytest.mark.parametrize("times", [2.0, 4.0, 8.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_overload_keeps_the_bound_on_a_busy_machine(times: float, seed: int) -> None:
+    """One that stands still for a sixth of the time; no row waits longer than a stall or two and the bound."""
+    stalls = busy_machine(15_000.0, seed, 500.0)
+    run = play(lambda at: times if at >= 3000.0 else 0.4, 15_000.0, stalls=stalls, seed=seed)
     assert run.latency(0.99, since=3000.0) <= 210.0
-    assert run.latency(1.0) <= (210.0 + 300.0 if is_busy else 210.0)
+    assert run.latency(1.0) <= 210.0 + 2 * 300.0
 
 
 def test_dropping_that_costs_much_does_not_make_rows_late() -> None:
@@ -62,7 +68,9 @@ def test_a_cold_start_lets_rows_pass() -> None:
     def slowness(at: float) -> float:
         return 1.0 + 19.0 * math.exp(-at / 4000.0)
 
-    ours, plain = (play(lambda at: 4.0, 20_000.0, slowness=slowness, drop=0.03, shedding=on) for on in (True, False))
+    ours, plain = (
+        play(lambda at: 4.0, 20_000.0, slowness=slowness, drop=0.03, shedding=on) for on in (True, False)
+    )
     delivered = [sum(at + latency < 20_000.0 for at, latency in run.kept) for run in (ours, plain)]
     assert delivered[0] >= 0.7 * delivered[1]
 

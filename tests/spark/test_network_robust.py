@@ -500,7 +500,8 @@ def test_a_setting_that_is_none_is_refused(spark: SparkSession, folder: Path) ->
     "trigger",
     [
         {"continuous": "1 second"},
-        {"realTime": "5 minutes"},
+        {"realTime": "5 minutes", "processingTime": "1 second"},
+        "real time",
         {"processingTime": "soon"},
         {"availableNow": False},
         {"availableNow": True, "once": True},

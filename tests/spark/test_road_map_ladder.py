@@ -57,7 +57,8 @@ def test_at_each_age_the_drops_are_those_of_one_row_of_the_road_map(policy: str,
     limits = ladder.limits()
     assert list(ladder.rows) == [table[n] for n in range(len(table))]  # all of them, in order
     assert limits == sorted(limits)
-    assert ladder.lowest <= limits[0] and limits[-1] <= 0.95 * 0.2 + 1e-12
+    assert ladder.lowest <= limits[0]
+    assert limits[-1] <= 0.95 * 0.2 + 1e-12
     assert ladder.drops(0.0) == ladder.drops(limits[0] - 1e-9) == ()
     for number, (limit, row) in enumerate(zip(limits, table, strict=True), 1):
         is_last_there = number == len(limits) or limits[number] > limit
@@ -118,18 +119,22 @@ def test_spark_drops_what_the_road_map_says(spark: SparkSession, policy: str, sh
     cursors = sorted({0, 1, len(ladder.rows), *map(int, chance.integers(0, len(ladder.rows) + 1, 12))})
     rows = [SparkRow(n=float(n), cursor=cursor) for cursor in cursors for n in numbers]
     # The cursor travels in the arrival time.
-    frame = spark.createDataFrame(rows, "n DOUBLE, cursor LONG").select("n", F.timestamp_millis("cursor").alias("at"))
+    frame = spark.createDataFrame(rows, "n DOUBLE, cursor LONG").select(
+        "n", F.timestamp_millis("cursor").alias("at")
+    )
     plan = SourcePlan(
         network, source, slots_without_raw(network), ladder, frame, lambda at, _: F.unix_millis(at), next_serial()
     )
-    counts = ArcCounts(spark, [step for step in steps_of(network, source)])
+    counts = ArcCounts(spark, list(steps_of(network, source)))
     topics = {output.name: f"topic-{output.name}" for output in network.outputs}
     messages = plan.outputs(topics, counts)
     assert [step.arc for step in plan.steps] == steps_of(network, source)
     found = sorted((m.topic, m.value.decode()) for m in messages.collect())
     came, passed = counts.take()
 
-    hashes = frame.selectExpr("n", "unix_millis(at) AS cursor", f"{row_hash('s', ['n', 'at'])} AS {HASH}").collect()
+    hashes = frame.selectExpr(
+        "n", "unix_millis(at) AS cursor", f"{row_hash('s', ['n', 'at'])} AS {HASH}"
+    ).collect()
     wanted: list[tuple[str, str]] = []
     totals = dict.fromkeys(network.arcs, (0, 0))
     for cursor in cursors:

@@ -73,7 +73,9 @@ def wait_for_last(broker: Broker, out: str, wanted: int, running: RealTimeNetwor
         consumer.close()
 
 
-def test_young_rows_come_to_every_output_and_are_counted(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_young_rows_come_to_every_output_and_are_counted(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
     into, evens, everything = topic(broker), topic(broker), topic(broker)
     with ss.run(
         spark,
@@ -147,6 +149,7 @@ def test_settings_change_in_a_running_batch(spark: SparkSession, broker: Broker,
         state=str(tmp_path),
         trigger="real-time",
     ) as running:
+
         def send(first: int) -> int:
             """How many of some rows that seem a minute old came through."""
             put_numbers(broker, into, first, ROWS, age=60.0)
@@ -161,7 +164,8 @@ def test_settings_change_in_a_running_batch(spark: SparkSession, broker: Broker,
             wait_for_last(broker, everything, 900_009 + 10 * number, running)
             time.sleep(0.11)
         assert send(100_000) < ROWS
-        assert running.query is not None and running.query.lastProgress is None  # all in the first batch
+        assert running.query is not None
+        assert running.query.lastProgress is None
 
 
 def test_what_real_time_mode_does_not_run_is_named_before_anything_starts(
@@ -178,7 +182,12 @@ def test_what_real_time_mode_does_not_run_is_named_before_anything_starts(
         (stateful, {"evens": out["evens"]}, {}, "boxes.counts"),
         (network(), {**out, "all": "memory"}, {}, "outputs.all.write"),
         (network(), {**out, "all": {"format": "kafka", "options": {"topic": "b"}}}, {}, "same options"),
-        (network(), {**out, "all": {"format": "kafka", "options": {"kafka.bootstrap.servers": "x:1"}}}, {}, "no topic"),
+        (
+            network(),
+            {**out, "all": {"format": "kafka", "options": {"kafka.bootstrap.servers": "x:1"}}},
+            {},
+            "no topic",
+        ),
         (network(), out, {"policy": "random"}, "road map"),
         (network(), out, {"budget": False}, "budget"),
         (network(), out, {"max_shed": 0.5}, "max_shed"),

@@ -144,9 +144,9 @@ def shed(
         In real-time mode: a number between 0 and 1 that says which rows of a class go last; by default that is
         up to chance.
     cost
-        In real-time mode: a number that says how dear a row is, 1 for a usual one. Of rows that are worth the same,
-        dear ones go at a younger age, so that more rows come through. For costs that have to be learned, and for
-        Python functions, there is `ss.load_aware`, in micro-batches.
+        In real-time mode: a number that says how dear a row is, 1 for a usual one. Of rows that are worth the
+        same, dear ones go at a younger age, so that more rows come through. For costs that have to be learned,
+        and for Python functions, there is `ss.load_aware`, in micro-batches.
 
     Notes
     -----

@@ -1,7 +1,8 @@
 """Rows that came to each arc of a network and that passed it, counted in the tasks of a real-time batch.
 
-There all of a network is one row's business: which arcs it came to and which it passed is known when it is done, as
-one bit for each. A native call adds them up (`ArcCounts.java`), as the ladder's own books do (`ladder_books`).
+There all of a network is one row's business: which arcs it came to and which it passed is known when it is done,
+as one bit for each. A native call adds them up (`ArcCounts.java`), as the ladder's own books do
+(`ladder_books`).
 """
 
 from __future__ import annotations

@@ -40,9 +40,7 @@ class NetworkLadderBooks:
     def __init__(self, spark: SparkSession, network: Network, rungs: int) -> None:
         self.rungs = rungs
         self.by_source = {source.name: LadderBooks(spark, 1, rungs) for source in network.sources}
-        self.arcs = {
-            source.name: ArcCounts(spark, steps_of(network, source)) for source in network.sources
-        }
+        self.arcs = {source.name: ArcCounts(spark, steps_of(network, source)) for source in network.sources}
         self._network = network
         self.flows = Flows()
         """Of what was taken last."""
@@ -59,7 +57,9 @@ class NetworkLadderBooks:
         self.flows = Flows(
             arrived={name: each.arrived for name, each in counts.items()},
             passed=passed,
-            left={box.name: came[arc(box.name, self._network.consumers[box.name][0])] for box in self._network.boxes},
+            left={
+                box.name: came[arc(box.name, self._network.consumers[box.name][0])] for box in self._network.boxes
+            },
             thinned=came != passed,
         )
         return reduce(_both, counts.values())
@@ -86,7 +86,6 @@ class RealTimeNetwork(AgedStream):
 
     network: Network
     policy: str
-    query: StreamingQuery | None
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class RealTimeNetwork(AgedStream):
         super().__init__(next_serial(), network.name, True, control, books, spark, ladder, mode)
         self.network = network
         self.policy = policy
-        self.query = None
+        self._query: StreamingQuery | None = None
         self._tables = books
         self._road_map = ladder
         self._catalog = catalog
@@ -130,12 +129,14 @@ class RealTimeNetwork(AgedStream):
     def start(self, messages: DataFrame, options: Mapping[str, str], trigger: Mapping[str, Any]) -> None:
         writer = messages.writeStream.format("kafka").options(**options).outputMode("update")
         writer = writer.option("checkpointLocation", self._place.path("query")).queryName(self.network.name)
-        self._query(writer.trigger(**trigger).start())
-
-    def _query(self, query: StreamingQuery) -> None:
-        object.__setattr__(self, "query", query)
+        self._query = writer.trigger(**trigger).start()
 
     # What the user sees.
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """None before it is started."""
+        return self._query
 
     @property
     def road_map(self) -> RoadMapLadder:
@@ -155,19 +156,20 @@ class RealTimeNetwork(AgedStream):
     def _valued(self, report: Report) -> Report:
         graphs = loss_graphs(self._catalog)
         outputs = {
-            name: replace(counts, utility=graphs[name](counts.percent)) for name, counts in report.by_output.items()
+            name: replace(counts, utility=graphs[name](counts.percent))
+            for name, counts in report.by_output.items()
         }
         return replace(report, by_output=outputs)
 
     def failure(self) -> StreamshedError | None:
         """What ended the query, if it has failed."""
-        error = None if self.query is None else self.query.exception()
+        error = None if self._query is None else self._query.exception()
         return self._failed if error is None else StreamshedError(f"the network {self.name!r} failed:\n{error}")
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended; raises what ended it. False after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self.query is not None and self.query.isActive:
+        while self._query is not None and self._query.isActive:
             if deadline is not None and time.monotonic() > deadline:
                 return False
             time.sleep(0.05)
@@ -179,9 +181,9 @@ class RealTimeNetwork(AgedStream):
 
     def stop(self) -> None:
         """Stop the query; its checkpoint stays, and so does this handle with its report."""
-        if self.query is not None:
+        if self._query is not None:
             with contextlib.suppress(Exception):
-                self.query.stop()
+                self._query.stop()
         self.settle()
 
     def close(self) -> None:
@@ -197,24 +199,20 @@ class RealTimeNetwork(AgedStream):
     def __repr__(self) -> str:
         report = self.report()
         return (
-            f"<RealTimeNetwork {self.name!r}: {self.policy}, {self.mode.value}, latency {self.latency * 1000:g} ms, "
-            f"{report.arrived:,} rows arrived, {report.shed:,} dropped>"
+            f"<RealTimeNetwork {self.name!r}: {self.policy}, {self.mode.value}, "
+            f"latency {self.latency * 1000:g} ms, {report.arrived:,} rows arrived, {report.shed:,} dropped>"
         )
 
     def _batch_report(self, sample: Sample, counts: LadderCounts) -> Report:
         """What one batch did, from what its tasks counted on every arc."""
         told = replace(sample, flows=self._tables.flows, arrived=counts.arrived, kept=counts.arrived)
         plan = Plan(mode=Mode.ENFORCE)
-        report = batch_report(
-            told, self._layout, self._slots, plan, bound=self.latency, catalog=self._catalog
-        )
+        report = batch_report(told, self._layout, self._slots, plan, bound=self.latency, catalog=self._catalog)
         met = counts.by_class[0].shed
-        rehearsed = 0 if self.mode is not Mode.DRY_RUN else round(
-            sum(rows * share for rows, share in zip(met, self._road_map.saved, strict=True))
-        )
+        saved = sum(rows * share for rows, share in zip(met, self._road_map.saved, strict=True))
         return replace(
             report,
-            would_shed=rehearsed,
+            would_shed=round(saved) if self.mode is Mode.DRY_RUN else 0,
             misdated=counts.misdated,
             over_bound=int(counts.ages.worst > self.latency),
             latency_last=counts.ages.worst,

@@ -3,12 +3,12 @@
 Real-time mode has no `foreachBatch` and unites no stream with itself, so a row that splits cannot become several
 plans. It stays one row instead, with a column for each step of each of its ways:
 
-    source ─► cursor (by its age) ─► for each arc: does it come here, does it pass? ─► for each box: what it makes of it
+    source ─► cursor (by its age) ─► for each arc: does it come, does it pass? ─► for each box: what it makes of it
            ─► count all arcs ─► one row for each output that was reached: topic, key, value
 
-A box below a union is there once for each way on which rows come to it. What several ways share is computed once. Which
-drops are in force is one number, the row's cursor: the numbers of each arc (`slots`) stand in constant arrays, one
-entry for each row of the road map. How they are to be read is in `road_map_ladder`.
+A box below a union is there once for each way on which rows come to it. What several ways share is computed
+once. Which drops are in force is one number, the row's cursor: the numbers of each arc (`slots`) stand in
+constant arrays, one entry for each row of the road map. How they are to be read is in `road_map_ladder`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamshed.network.expressions.expression import Expression, Field
-from streamshed.network.graph import Filter, Map, Network, Output, Source, Union, arc, inputs
+from streamshed.network.graph import Box, Filter, Map, Network, Output, Source, Union, arc, inputs
 from streamshed.spark.network.arc_counts import ArcCounts
-from streamshed.spark.network.slots import RANGES, WHOLE, Slot, Slots, quoted, row_hash, sql, text
 from streamshed.spark.network.network_query import view_numbers
+from streamshed.spark.network.slots import RANGES, WHOLE, Slot, Slots, quoted, row_hash, sql, text
 from streamshed.spark.network.sql import FENCE, Parser, spark_type
 from streamshed.spark.real_time.road_map_ladder import RoadMapLadder
 from streamshed.spark.watch.plan_counts import ARRIVED, mark
@@ -55,7 +55,8 @@ def steps_of(network: Network, source: Source) -> list[str]:
     """The arcs that rows of a source come along, once for each way; in the order of `SourcePlan`."""
     ways: dict[str, int] = {source.name: 1}
     found: list[str] = []
-    for head in (*network.order, *network.outputs):
+    heads: list[Box | Output] = [*network.order, *network.outputs]
+    for head in heads:
         for tail in inputs(head):
             found += [arc(tail, head.name)] * ways.get(tail, 0)
             ways[head.name] = ways.get(head.name, 0) + ways.get(tail, 0)
@@ -103,9 +104,7 @@ class SourcePlan:
                 row = _message(self._network, output, way, topics[output.name])
                 made.append(f"IF({way.is_there}, {row}, NULL)")
         came, passed = (
-            " + ".join(
-                f"IF({getattr(step, which)}, {1 << bit}L, 0L)" for bit, step in enumerate(self.steps)
-            )
+            " + ".join(f"IF({getattr(step, which)}, {1 << bit}L, 0L)" for bit, step in enumerate(self.steps))
             for which in ("came", "passed")
         )
         counted = self.frame.where(counts.counted(F.expr(came), F.expr(passed)))
@@ -115,7 +114,9 @@ class SourcePlan:
         """Add columns; what they are called."""
         self._count += 1
         names = {what: f"_streamshed_{self._count}_{what}" for what in columns}
-        self.frame = self.frame.selectExpr("*", *(f"{value} AS {quoted(names[what])}" for what, value in columns.items()))
+        self.frame = self.frame.selectExpr(
+            "*", *(f"{value} AS {quoted(names[what])}" for what, value in columns.items())
+        )
         return {what: quoted(name) for what, name in names.items()}
 
     def _along(self, tail: str, head: str) -> list[Way]:
@@ -134,7 +135,7 @@ class SourcePlan:
             found.append(passed)
         return found
 
-    def _through(self, box: object, way: Way) -> Way:
+    def _through(self, box: Box, way: Way) -> Way:
         """What a box makes of the rows that enter it."""
         if isinstance(box, Filter):
             condition = f"COALESCE({way.is_there} AND {_renamed(box.where, way.columns)}, FALSE)"
@@ -142,10 +143,10 @@ class SourcePlan:
         if isinstance(box, Map):
             types = {column.name: column for column in self._network.schemas[box.name]}
             values = {
-                f"c{place}": f"IF({way.is_there}, CAST({_renamed(value, way.columns)} AS {spark_type(types[name])}), NULL)"
+                f"c{place}": f"CAST({_renamed(value, way.columns)} AS {spark_type(types[name])})"
                 for place, (name, value) in enumerate(box.select.items())
             }
-            made = self._layer(**values)
+            made = self._layer(**{name: f"IF({way.is_there}, {value}, NULL)" for name, value in values.items()})
             return replace(way, columns=dict(zip(box.select, made.values(), strict=True)))
         assert isinstance(box, Union)
         names = [column.name for column in self._network.schemas[box.name]]
@@ -204,13 +205,13 @@ def _rename(expression: Expression, columns: Mapping[str, str]) -> Expression:
     if isinstance(expression, Field):
         return Field(columns[expression.name].strip("`").replace("``", "`"))
     changes: dict[str, object] = {}
-    for each in fields(expression):  # type: ignore[arg-type]
+    for each in fields(expression):
         value = getattr(expression, each.name)
         if isinstance(value, Expression):
             changes[each.name] = _rename(value, columns)
         elif isinstance(value, tuple):
             changes[each.name] = tuple(_rename(item, columns) for item in value)
-    return replace(expression, **changes) if changes else expression  # type: ignore[type-var, arg-type]
+    return replace(expression, **changes) if changes else expression
 
 
 def _message(network: Network, output: Output, way: Way, topic: str) -> str:
@@ -234,4 +235,3 @@ def all_outputs(parts: Sequence[DataFrame]) -> DataFrame:
     for part in parts[1:]:
         union = union.unionAll(part)
     return union
-

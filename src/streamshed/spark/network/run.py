@@ -115,9 +115,9 @@ def run(
         folder goes on where it stopped. Default: a temporary one.
     trigger
         As for Spark's `trigger`, such as `{"processingTime": "1 second"}` or `{"availableNow": True}`. With
-        "real-time", a network of filters, maps and unions from Kafka to Kafka runs in one real-time query, and the
-        bound may be 200 ms: the rows of the road map are the rungs of an age ladder (docs/real-time.md). The handle
-        is then a `RealTimeNetwork`. `{"realTime": "1 minute"}` also says how long its batches last.
+        "real-time", a network of filters, maps and unions from Kafka to Kafka runs in one real-time query, and
+        the bound may be 200 ms: the rows of the road map are the rungs of an age ladder (docs/real-time.md). The
+        handle is then a `RealTimeNetwork`. `{"realTime": "1 minute"}` also says how long its batches last.
     pin
         Drops to carry out from the first batch on, whatever the load is: see `RunningNetwork.pin`.
 

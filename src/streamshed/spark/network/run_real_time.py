@@ -29,7 +29,7 @@ _BY_AGE = '"lsrm-random" or "lsrm-semantic"'
 
 
 def real_time_trigger(trigger: Any) -> dict[str, str] | None:
-    """Spark's trigger for real-time mode, if that is what is asked for: "real-time" or {"realTime": "1 minute"}."""
+    """Spark's trigger for real-time mode, if that is asked for: "real-time" or {"realTime": "1 minute"}."""
     if isinstance(trigger, str) and trigger == REAL_TIME:
         return {"realTime": BATCH}
     if isinstance(trigger, Mapping) and trigger.get("realTime") is not None:
@@ -42,7 +42,7 @@ def real_time_trigger(trigger: Any) -> dict[str, str] | None:
 
 
 def check_for_real_time(network: Network, specs: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Refuse what cannot run in real-time mode, all of it at once; the topic of each output and Kafka's options."""
+    """Refuse what cannot run in real-time mode, all at once; the topic of each output, and Kafka's options."""
     problems = [*_boxes(network), *_sources(network)]
     topics: dict[str, str] = {}
     common: dict[str, str] | None = None
@@ -127,6 +127,25 @@ def run_real_time(
     check_real_time(spark.version)
     topics, options = check_for_real_time(network, specs)
     check_boxes(spark, network, rows, {})
+    running = network_by_age(spark, network, policy, bound, floor, mode, place)
+    try:
+        running.start(running.stream(rows, topics), options, trigger)
+    except BaseException:
+        running.close()
+        raise
+    return running
+
+
+def network_by_age(
+    spark: SparkSession,
+    network: Network,
+    policy: NetworkPolicy,
+    bound: float,
+    floor: float,
+    mode: Mode,
+    place: Store,
+) -> RealTimeNetwork:
+    """The handle of a network in real-time mode, not started."""
     catalog = Catalog.of(network, capacity=float(spark.sparkContext.defaultParallelism))
     planner = policy.planner(catalog)
     if not isinstance(planner, TablePlanner):
@@ -138,10 +157,4 @@ def run_real_time(
     if not len(planner.table):
         raise InvalidArgument("there is nothing to drop in this network", got=network.name, hint="run it plain")
     ladder = RoadMapLadder.of(planner.table, catalog, bound, floor)
-    running = RealTimeNetwork(spark, network, policy.name, catalog, ladder, mode, place)
-    try:
-        running.start(running.stream(rows, topics), options, trigger)
-    except BaseException:
-        running.close()
-        raise
-    return running
+    return RealTimeNetwork(spark, network, policy.name, catalog, ladder, mode, place)

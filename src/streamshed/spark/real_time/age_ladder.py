@@ -12,23 +12,24 @@ valued first, until what still passes is what the job can do. Nothing is predict
 - With one limit for all, whatever is kept is as old as the limit: a standing queue. On a ladder the queue stays as
   short as the load allows; the square keeps most rungs low. At x times the capacity a ladder of one class, on
   which rows stand at random, settles at low + (high − low)·(1 − 1/x)²: at 2x that is 0.43·B.
-- A short stall, a garbage collection for instance, makes rows old as well, and is over by itself. So nothing goes
-  before rows have been older than the lowest rung for a whole interval: CoDel's rule. [1] An interval is not enough:
-  after a stall of S at half of the capacity, rows are old for S − low, each younger than the one before. So a queue
-  that gets shorter is left alone while, at its pace since rows are old, ages will be below `low` before ten bounds
-  are over:
+- A short stall, a garbage collection for instance, makes rows old as well, and is over by itself. So nothing
+  goes before rows have been older than the lowest rung for a whole interval: CoDel's rule. [1] An interval is
+  not enough: after a stall of S at half of the capacity, rows are old for S − low, each younger than the one
+  before. So a queue that gets shorter is left alone while, at its pace since rows are old, ages will be below
+  `low` before ten bounds are over:
 
-      age − low ≤ pace · (10·B − time since rows are old)        pace: by how much ages fell, over the time that took
+      age − low ≤ pace · (10·B − time since rows are old)     pace: by how much ages fell, over the time it took
 
-  A time without a row of B/8 or more is a stall: it counts as B/8 of the interval and nothing in the pace, or a stall
-  alone would fill the one and hide the other. A queue that stood in the last ten bounds gets no such patience.
+  A time without a row of B/8 or more is a stall: it counts as B/8 of the interval and nothing in the pace, or a
+  stall alone would fill the one and hide the other. A queue that stood in the last ten bounds gets no such
+  patience.
 - That a queue's age tells overload better than its length or the load of the machine, and that requests should go
   by their worth in fixed levels, is how DAGOR protects services. [2]
 
-- **Costs.** Of rows of equal worth the dearest should go first: for the same work that is saved, fewer rows are lost,
-  which is what Load-Aware Shedding does. [3] A row that costs c times as much as a usual one stands at the height hᶜ,
-  where h is what it is worth, or chance. Where the share θ of usual rows is gone, θ^(1/c) of its like are: a dear row
-  needs a younger age to enter, a cheap one may be older.
+- **Costs.** Of rows of equal worth the dearest should go first: for the same work that is saved, fewer rows are
+  lost, which is what Load-Aware Shedding does. [3] A row that costs c times as much as a usual one stands at the
+  height hᶜ, where h is what it is worth, or chance. Where the share θ of usual rows is gone, θ^(1/c) of its like
+  are: a dear row needs a younger age to enter, a cheap one may be older.
 
 [1] K. Nichols, V. Jacobson: Controlling Queue Delay. ACM Queue 10(5), 2012.
 [2] H. Zhou et al.: Overload Control for Scaling WeChat Microservices. SoCC 2018.

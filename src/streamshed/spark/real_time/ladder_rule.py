@@ -8,8 +8,8 @@ A row goes if all of this holds:
 - it is not one of those that are guaranteed to pass, by their hash;
 - the task does not waste itself on dropping. Code that is cold is slow: every row is too old then, and dropping
   all of them would leave it cold. So while a task is new (20 s, and 10,000 rows let through) and no row has been
-  young enough for a second, at most a quarter of its time goes into dropping; and if all rows stay too old whatever
-  is dropped (clocks that disagree, a day's backlog), at most half of it.
+  young enough for a second, at most a quarter of its time goes into dropping; and if all rows stay too old
+  whatever is dropped (clocks that disagree, a day's backlog), at most half of it.
 
 Time is that of the executor's clock, looked at for every row.
 """
@@ -80,8 +80,8 @@ def judged(
 ) -> DataFrame:
     """The stream with a verdict on every row.
 
-    `number` of its class; `worth` is between 0 and 1, and chance decides where there is none; `cost`: how many times
-    as dear it is as a usual row.
+    `number` of its class; `worth` is between 0 and 1, and chance decides where there is none; `cost`: how many
+    times as dear it is as a usual row.
     """
     rung = F.shiftright(row_hash, HASH_BITS - _RUNG_BITS)
     if worth is not None or cost is not None:

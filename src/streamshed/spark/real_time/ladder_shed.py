@@ -49,7 +49,9 @@ def ladder_shed(
     protected = check_protect(events, protect)
     conditions, shares = _classes(events, classes)
     worth = _number(events, value, "value", "a number between 0 and 1", _VALUE_HINT)
-    dear = _number(events, cost, "cost", "a number: 1 for a usual row, 2 for one that is twice as dear", _COST_HINT)
+    dear = _number(
+        events, cost, "cost", "a number: 1 for a usual row, 2 for one that is twice as dear", _COST_HINT
+    )
     ladder = AgeLadder(bound, (*conditions, OTHERS), shares, floor)
     control = ExecutorControl(spark, table_of(ladder, Mode.OFF))
     serial = next_serial()

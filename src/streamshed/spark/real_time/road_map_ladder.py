@@ -4,16 +4,16 @@
     it is in force from the age        aᵢ = low + (high − low)·sᵢ²     low = B/4, high = 0.95·B (`age_ladder`)
     cursor of a row of age a           the largest i with aᵢ ≤ a; 0, and no drop, below a₁
 
-At an age, the drops on all arcs are those of one row of the road map. More is shed of older rows, as much more as on
-a ladder of random rungs: at the age where that drops the share s of the rows, this drops what saves the share s of
-the work, at the least loss of utility (LSRM 4.3).
+At an age, the drops on all arcs are those of one row of the road map. More is shed of older rows, as much more
+as on a ladder of random rungs: at the age where that drops the share s of the rows, this drops what saves the
+share s of the work, at the least loss of utility (LSRM 4.3).
 
-A row of a source has one hash for all arcs. Its *share* is 1 at the source, and is multiplied on every arc by what
-the drop there keeps of its like; it passes while its hash is below its share. The shares are those of independent
-drops. But since the flow along an arc only falls from one row of the road map to the next, a row that is dropped at
-one age is dropped at all higher ones: drops further down that are reduced when one above them begins (LSRM 4.3.3) do
-not let rows come back. Below a union that holds for the flow and not for each row: when more is dropped of one stream
-above it, a drop below it is reduced for all.
+A row of a source has one hash for all arcs. Its *share* is 1 at the source, and is multiplied on every arc by
+what the drop there keeps of its like; it passes while its hash is below its share. The shares are those of
+independent drops. But since the flow along an arc only falls from one row of the road map to the next, a row
+that is dropped at one age is dropped at all higher ones: drops further down that are reduced when one above them
+begins (LSRM 4.3.3) do not let rows come back. Below a union that holds for the flow and not for each row: when
+more is dropped of one stream above it, a drop below it is reduced for all.
 
 [1] N. Tatbul et al.: Load Shedding in a Data Stream Manager. VLDB 2003, 4.3.
 """
