@@ -107,7 +107,9 @@ class SourcePlan:
             " + ".join(f"IF({getattr(step, which)}, {1 << bit}L, 0L)" for bit, step in enumerate(self.steps))
             for which in ("came", "passed")
         )
-        counted = self.frame.where(counts.counted(F.expr(came), F.expr(passed)))
+        # Spark would move the count below what it reads, and compute that twice.
+        fenced = self.frame.selectExpr("*", FENCE)
+        counted = fenced.where((F.col("_fence") >= 0) & counts.counted(F.expr(came), F.expr(passed)))
         return counted.selectExpr(f"inline(array({', '.join(made)}))").where("topic IS NOT NULL")
 
     def _layer(self, **columns: str) -> dict[str, str]:
