@@ -168,6 +168,49 @@ def test_settings_change_in_a_running_batch(spark: SparkSession, broker: Broker,
         assert running.query.lastProgress is None
 
 
+def test_raw_sources_that_meet_in_a_union_are_parsed_and_counted(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    left, right, evens, everything = (topic(broker) for _ in range(4))
+    builder = Builder("united")
+    for name in ("left", "right"):
+        builder.source(
+            name, "n INT, at TIMESTAMP", arrived="at", rate=100, parse={"format": "json", "column": "value"}
+        )
+    made = (
+        builder.filter("even", "left", "n % 2 = 0", selectivity=0.5).union("both", ["even", "right"])
+        .filter("small", "both", "n < 700", selectivity=0.7)
+        .output("evens", "small").output("all", "both").build()
+    )  # fmt: skip
+    sources = {
+        name: read(spark, broker, into).select("value", F.col("timestamp").alias("at"))
+        for name, into in (("left", left), ("right", right))
+    }
+    with ss.run(
+        spark,
+        made,
+        sources=sources,
+        sinks=sinks(broker, evens, everything),
+        policy="lsrm-random",
+        latency="1 hour",
+        state=str(tmp_path),
+        trigger={"realTime": "5 seconds"},
+    ) as running:
+        assert isinstance(running, RealTimeNetwork)
+        put_numbers(broker, left, 0, 500)
+        put_numbers(broker, right, 500, 500)
+        wait_for_last(broker, everything, 498, running)
+        wait_for_last(broker, everything, 999, running)
+        wait_for(lambda: running.report().arrived == 1000)
+    report = running.report()
+    assert sorted(came(broker, everything)) == [*range(0, 500, 2), *range(500, 1000)]
+    assert sorted(came(broker, evens)) == [*range(0, 500, 2), *range(500, 700)]
+    assert {name: rows.arrived for name, rows in report.by_source.items()} == {"left": 500, "right": 500}
+    assert report.by_arc["even->both"].arrived == 250
+    assert report.by_arc["both->small"].arrived == 750
+    assert report.by_output["evens"].delivered == 450
+
+
 def test_what_real_time_mode_does_not_run_is_named_before_anything_starts(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
