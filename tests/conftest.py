@@ -22,9 +22,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """What has to run on one worker: a Spark session with all that is on it; Sparks of their own, in turn."""
+    """What has to run on one worker: a Spark session with all that is on it; Sparks of a file's own, in turn."""
     if item.get_closest_marker("cluster") is not None:
-        return "cluster"
+        return f"cluster-{item.path.stem}"
     if item.get_closest_marker("spark") is None and "spark" not in getattr(item, "fixturenames", ()):
         return None
     # Two sessions, for two workers, with about as much to do each and little code that both have to compile.

@@ -59,9 +59,9 @@ class Flows:
 class Sample:
     """What happened in one interval: on Spark, one micro-batch.
 
-    A sample with `finished=False` is a look at an interval that is still going on: only `at`,
-    `started`, `keep` and `interval` mean something then. How long it has been running is how long the rows
-    of the next one have waited; it says nothing of how many there are.
+    A sample with `finished=False` is a look at an interval that is still going on: only `at`, `started`, `keep`
+    and `interval` mean something then, and `arrived` if it is not 0: the rows that the source gave it. How long it
+    has been running is how long the rows of the next one have waited; it says nothing of how many those are.
 
     arrived = kept + thinned + cut + expired.
     """

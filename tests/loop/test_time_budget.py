@@ -78,6 +78,15 @@ def test_rows_of_the_running_batch_tell_a_burst_from_a_pause() -> None:
     assert burst.look(8.0, 4.0, rows=9000).grace <= 64
 
 
+def test_batches_that_do_not_tell_their_tasks_have_as_many_as_the_last_that_did() -> None:
+    told, untold = Watched(), Watched()
+    for each, tasks in ((told, 16), (untold, 16)):
+        each.batch(7.0, 200, tasks=tasks)
+    told.batch(8.0, 200, tasks=16)
+    untold.batch(8.0, 200, tasks=0, tail=0.0)
+    assert untold.look(9.0, 3.0).grace == told.look(9.0, 3.0).grace
+
+
 def test_a_batch_that_was_cut_has_no_usual_rows_behind_it() -> None:
     watched = Watched()
     watched.batch(7.0, 9000, at=12.0, kept=3000, cut=6000)
@@ -127,6 +136,22 @@ def test_a_budget_is_never_silly(batches: list[tuple[float, int, float, float]])
         assert 0 <= found.budget <= found.length
         assert found.grace >= 1
         at += took
+
+
+def test_large_batches_are_known_by_however_few_small_ones_stand_beside_them() -> None:
+    tails = TailTime()
+    for _ in range(40):
+        tails.observe(1.6, 3000)
+    tails.observe(0.15, 100)
+    assert tails.predict(100) == pytest.approx(0.15)
+    assert tails.predict(6000) == pytest.approx(1.6 + 1.45 / 2900 * 1500)
+
+
+def test_a_sink_that_slept_in_the_only_batch_of_its_size_is_no_slow_sink() -> None:
+    tails = TailTime()
+    for kept, tail in ((100, 0.2), (300, 6.0), (1000, 1.0)):
+        tails.observe(tail, kept)
+    assert tails.predict(300) == pytest.approx(1.0)
 
 
 def test_tails_of_one_size_are_all_fixed() -> None:

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-_REMEMBERED = 30  # intervals
-_LARGER = 2.0  # an interval with so many times the usual rows tells what a row costs behind the drop
-_FADING = 0.995  # the largest is as much smaller after each interval, so that another can take its place
+_EACH = 7  # intervals of a size that are remembered
+_LONG_AGO = 300  # intervals after which a size that did not come again is forgotten
 _BEYOND = 1.5  # times the most rows that were seen to pass: nobody knows what is further on
 
 
 class TailTime:
-    """t = t₀ + t₁·max(0, kept − k₀): the usual time t₀ for the usual number k₀, and more for larger intervals.
+    """A line through what intervals of each size took: sizes go by powers of two, and each has its medians.
 
-    Medians, since a sink that sleeps once is no slow sink; and t₁ from the largest interval alone, since of
-    intervals all of one size nobody can tell what is fixed and what is owed to rows.
+    Medians, since a sink that sleeps once is no slow sink. By size, since calm intervals are many and alike, and
+    of intervals all of one size nobody can tell what is fixed and what is owed to rows. More rows never take
+    less: what says otherwise was held up.
 
     >>> tails = TailTime()
     >>> for kept, tail in ((100, 0.2), (110, 0.2), (90, 3.0), (100, 0.2), (1000, 1.1)):
@@ -28,32 +28,50 @@ class TailTime:
     """
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
-        self._largest = (0.0, 0.0)
+        self._sizes: dict[int, deque[tuple[float, float]]] = {}
+        self._seen: dict[int, int] = {}
+        self._count = 0
 
     def observe(self, tail: float, kept: float) -> None:
-        if tail > 0 and kept > 0:
-            self._seen.append((kept, tail))
-            self._largest = max((_FADING * self._largest[0], self._largest[1]), (kept, tail))
+        if tail <= 0 or kept <= 0:
+            return
+        self._count += 1
+        size = math.floor(math.log2(kept))
+        self._sizes.setdefault(size, deque(maxlen=_EACH)).append((kept, tail))
+        self._seen[size] = self._count
+        for old in [each for each, last in self._seen.items() if self._count - last > _LONG_AGO]:
+            del self._sizes[old], self._seen[old]
 
     def predict(self, kept: float) -> float:
         """Seconds; 0 while nothing is known."""
-        if not self._seen:
+        points = self._points()
+        if not points:
             return 0.0
-        usual = median(rows for rows, _ in self._seen)
-        at_least = median(tail for rows, tail in self._seen if rows <= usual)
-        most, longest = self._largest
-        if most < _LARGER * usual:
-            return at_least
-        a_row = max(0.0, longest - at_least) / (most - usual)
-        return at_least + a_row * max(0.0, min(kept, _BEYOND * most) - usual)
+        (fewest, least), (most, longest) = points[0], points[-1]
+        if kept <= fewest:
+            return least
+        for (below, low), (above, high) in zip(points, points[1:], strict=False):
+            if kept <= above:
+                return low + (high - low) * (kept - below) / (above - below)
+        slope = (longest - least) / (most - fewest) if most > fewest else 0.0
+        return longest + slope * (min(kept, _BEYOND * most) - most) if kept > most else longest
+
+    def _points(self) -> list[tuple[float, float]]:
+        """Rows and seconds, from the smallest size to the largest."""
+        found: list[tuple[float, float]] = []
+        limit = math.inf
+        for size in sorted(self._sizes, reverse=True):
+            rows = median(kept for kept, _ in self._sizes[size])
+            limit = min(limit, median(tail for _, tail in self._sizes[size]))
+            found.append((rows, limit))
+        return found[::-1]
 
     def remember(self) -> dict[str, Any]:
-        return {"seen": [list(pair) for pair in self._seen], "largest": list(self._largest)}
+        return {"seen": [list(pair) for size in sorted(self._sizes) for pair in self._sizes[size]]}
 
     def recall(self, learned: Mapping[str, Any]) -> None:
-        *pairs, largest = [(float(kept), float(tail)) for kept, tail in (*learned["seen"], learned["largest"])]
-        if not all(0.0 <= number < math.inf for pair in (*pairs, largest) for number in pair):
+        pairs = [(float(kept), float(tail)) for kept, tail in learned["seen"]]
+        if not all(0.0 <= number < math.inf for pair in pairs for number in pair):
             raise ValueError("no times")
-        self._seen.extend(pairs)
-        self._largest = largest
+        for kept, tail in pairs:
+            self.observe(tail, kept)

@@ -116,7 +116,7 @@ class TimeBudget:
         by_itself = sample.at - self._late_since <= _BY_ITSELF * self.latency
         self._calm = not shedding and sample.shed == 0 and by_itself
         self._seen += 1
-        self._tasks = max(1, sample.tasks)
+        self._tasks = sample.tasks or self._tasks  # not every interval tells
         self._one_by_one = max(0.0, 1.0 - sample.cores / self._tasks) if sample.cores else 0.0
         self._learn_behind(sample, told, budget)
         if sample.gap > 0:

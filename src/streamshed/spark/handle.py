@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
 
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.records import Plan
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 log = logging.getLogger("streamshed")
+
+Told = TypeVar("Told", covariant=True)
 
 
 class Ending(Protocol):
@@ -38,14 +40,39 @@ def is_news(before: Plan, plan: Plan) -> bool:
     return any(getattr(before, what) != getattr(plan, what) for what in _NEWS)
 
 
+class setting(Generic[Told]):  # noqa: N801  used as `property` is
+    """A property of a handle that can be set while it runs: to assign it is to `configure` the handle."""
+
+    def __init__(self, told: Callable[[Any], Told]) -> None:
+        self._told = told
+        self.__doc__ = told.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, handle: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, handle: object, owner: type) -> Told: ...
+    def __get__(self, handle: object, owner: type) -> Self | Told:
+        return self if handle is None else self._told(handle)
+
+    def __set__(self, handle: Any, value: Any) -> None:
+        handle.configure(**{self._name: value})
+
+
 class Handle:
     """The base of handles: a context manager whose attributes cannot be misspelt."""
 
     settings: ClassVar[tuple[str, ...]] = ()
-    """What may be set while it runs."""
+    """What may be set while it runs: every `setting`."""
     former: ClassVar[tuple[str, ...]] = ()
     """Names that settings had before."""
     name: str
+
+    def __init_subclass__(cls) -> None:
+        found = [name for name, each in vars(cls).items() if isinstance(each, setting)]
+        cls.settings = (*cls.settings, *found)
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,8 +1,8 @@
 """Calls into the JVM as columns: static methods, methods of an object that travels with a task, code of our own.
 
 Spark puts such a call into the code that it generates for a stage: no Python, no jar, no reflection at run time; a
-call costs what it costs in Java. All of them are non-deterministic for the optimizer: it moves none of them, makes
-none of them once for all rows, and leaves none out that a row needs.
+call costs what it costs in Java. Unless told otherwise they are non-deterministic for the optimizer: it moves none
+of them, makes none of them once for all rows, and leaves none out that a row needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Native:
         self._types = jvm.org.apache.spark.sql.types.DataTypes
         self._expressions = jvm.org.apache.spark.sql.catalyst.expressions
 
-    def static(self, owner: str, method: str, kind: str, *arguments: Column) -> Column:
+    def static(
+        self, owner: str, method: str, kind: str, *arguments: Column, deterministic: bool = False
+    ) -> Column:
         """Call a static method. `kind`: what it gives, as the SQL name of a type or the name of a Java class."""
         call = self._expressions.objects.StaticInvoke(
             self._class(owner),
@@ -38,13 +40,15 @@ class Native:
             self._sequence([]),
             False,  # a null argument is passed on
             kind not in _PRIMITIVE,
-            False,  # not deterministic
+            deterministic,
             getattr(getattr(self.jvm.scala, "None$"), "MODULE$"),
         )
         return self._column(call)
 
-    def invoke(self, target: Column, method: str, kind: str, *arguments: Column) -> Column:
-        """Call a method of an object; of null it gives null."""
+    def invoke(
+        self, target: Column, method: str, kind: str, *arguments: Column, unless_null: bool = False
+    ) -> Column:
+        """Call a method of an object; of null it gives null. `unless_null`: of null arguments, too."""
         made = self._sequence([self._expression(each) for each in arguments])
         call = self._expressions.objects.Invoke(
             self._expression(target),
@@ -52,9 +56,9 @@ class Native:
             self._type(kind),
             made,
             self._sequence([]),
-            False,
+            unless_null,
             kind not in _PRIMITIVE,
-            False,
+            False,  # not deterministic
         )
         return self._column(call)
 
@@ -64,6 +68,18 @@ class Native:
         Literals of one stage that are the same object here are the same object there.
         """
         return self._column(self._expressions.Literal(value, self._type(kind)))
+
+    def array(self, values: list[Any], kind: str) -> tuple[Any, Column]:
+        """An array in the driver's memory, and the literal by which plans read it when they are made.
+
+        `update(place, value)` of the array is seen by the plans that are made from then on.
+        """
+        holder = self._gateway.new_array(self.jvm.java.lang.Object, len(values))
+        for place, value in enumerate(values):
+            holder[place] = value
+        data = self.jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(holder)
+        element = {"string": self._types.StringType, "boolean": self._types.BooleanType}[kind]
+        return data, self._column(self._expressions.Literal(data, self._types.createArrayType(element)))
 
     def compiled(self, source: str, references: list[Any], kind: str) -> Column:
         """An object of a Java class that is compiled where the task runs, as Spark compiles its own generated

@@ -74,3 +74,18 @@ def test_a_broker_that_goes_and_comes_and_a_topic_that_gets_partitions(
         assert handle.report().arrived == handle.report().kept == 300
         assert handle.report().shed == 0
         handle.close()
+
+
+@pytest.mark.complains
+def test_a_look_at_a_running_batch_knows_its_rows_by_their_offsets(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    into, out = topic(broker, 2), topic(broker)
+    put_numbers(broker, into, 0, 400)
+    kept = ss.shed(numbers(read(spark, broker, into)), "8 seconds", budget=False, mode="dry-run", name="offsets")
+    asleep = kept.where("reflect('java.lang.Thread', 'sleep', 10L) IS NULL")
+    handle = ss.shedder(kept)
+    with running(asleep.select("value"), broker, out, tmp_path, processingTime="0 seconds"):
+        wait_for(lambda: handle.report().arrived == 400)
+    assert {sample.arrived for sample in handle.samples if not sample.finished} == {400}
+    handle.close()

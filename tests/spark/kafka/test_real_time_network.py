@@ -252,7 +252,8 @@ def test_what_real_time_mode_does_not_run_is_named_before_anything_starts(
     with pytest.raises(InvalidArgument, match="sheds by the age of rows"):
         ss.run(spark, undated, sources={"events": rows}, sinks={"evens": out["evens"]}, trigger="real-time")
     twice = (
-        Builder("t").source("a", "n INT, at TIMESTAMP", arrived="at").source("b", "n INT, at TIMESTAMP", arrived="at")
+        Builder("t")
+        .source("a", "n INT, at TIMESTAMP", arrived="at").source("b", "n INT, at TIMESTAMP", arrived="at")
         .union("both", ["a", "b"], cost=0.001).output("evens", "both").build()
     )  # fmt: skip
     with pytest.raises(InvalidArgument, match="unites a stream with itself"):

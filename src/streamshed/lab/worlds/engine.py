@@ -18,6 +18,7 @@ PUBLISHED = 0.03  # seconds until a plan can be found by a batch
 _BEGAN = -0.5  # since when rows that come to the first batch have come in
 _IDLE = 0.05  # seconds between two looks for rows
 _PIECES = 40
+_LONG, _MANY, _ASKED_EVERY = 1.0, 2.0, 2.0  # as in `QueryWatch`: when the runtime's books are asked
 
 
 class Shedder(Protocol):
@@ -85,7 +86,7 @@ class Engine:
         job = self.job
         clock, last_start, last_end, taken = 0.0, _BEGAN, 0.0, 0.0
         pending: Sample | None = None
-        number = 0
+        number, next_asked, told_of = 0, 0.0, 0.0
         while clock < seconds:
             there = float(self.arrivals.until(clock))
             rows = there - taken if job.most is None else min(job.most, there - taken)
@@ -110,6 +111,9 @@ class Engine:
             if pending is not None:
                 self._tell(replace(pending, keep_next=plan.keep), max(start, pending.at) + REPORT)
             self._look(begins, end, plan, round(rows) if job.tells_backlog else 0)
+            asked = cut > 0 or ran.took >= _LONG or rows > _MANY * told_of or end >= next_asked
+            if asked:
+                next_asked, told_of = end + _ASKED_EVERY, rows
             oldest = float(self.arrivals.when(taken))
             pending = Sample(
                 at=end,
@@ -118,8 +122,8 @@ class Engine:
                 kept=max(0, whole - expired - cut - thinned),
                 cut=cut,
                 expired=expired,
-                tail=ran.tail if job.tells_tail else 0.0,
-                tasks=job.tasks,
+                tail=ran.tail if asked and job.tells_tail else 0.0,
+                tasks=job.tasks if asked else 0,
                 cores=job.cores,
                 # A query's first batch has none before it, so nobody knows over which time its rows came in.
                 gap=begins - last_start if number else 0.0,

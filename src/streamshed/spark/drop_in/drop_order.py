@@ -23,10 +23,11 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from streamshed.spark.native import Native
 from streamshed.spark.orders.history import History, Span
 from streamshed.spark.orders.order_file import HistoryFile
 from streamshed.spark.orders.store import Store
-from streamshed.spark.orders.task_cells import Line, TaskCells, batch_time, column_of, whole
+from streamshed.spark.orders.task_cells import Line, TaskCells, batch_time, whole
 
 HASH, ZERO = "_streamshed_hash", "_streamshed_zero"
 _HASH_BITS = 53
@@ -70,14 +71,7 @@ class ControlFile(HistoryFile[Span, History]):
         and change in between. A plan begins after the gate was opened for it, so such a batch has nothing to
         drop, and whatever mixture it got keeps its rows. Rows are always counted while the gate is open.
         """
-        jvm: Any = spark._jvm
-        flags = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 2)  # type: ignore[union-attr]
-        flags[0], flags[1] = self.history.drops, True
-        self._switches = jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(flags)
-        types = jvm.org.apache.spark.sql.types.DataTypes
-        kind = types.createArrayType(types.BooleanType)
-        literal = jvm.org.apache.spark.sql.catalyst.expressions.Literal(self._switches, kind)
-        both = column_of(jvm, literal)
+        self._switches, both = Native(spark).array([self.history.drops, True], "boolean")
         gate = F.get(both, F.lit(0))
         return gate, gate | F.get(both, F.lit(1))
 

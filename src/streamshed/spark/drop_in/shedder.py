@@ -10,7 +10,7 @@ import zlib
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -24,7 +24,7 @@ from streamshed.records import Drop, Mode, Plan, Sample
 from streamshed.spark.arguments import check_budget, check_expired, check_floor, check_max_shed, check_mode
 from streamshed.spark.drop_in.drop_order import ControlFile
 from streamshed.spark.drop_in.keep_carrier import KeepCarrier
-from streamshed.spark.handle import Handle, is_news
+from streamshed.spark.handle import Handle, is_news, setting
 from streamshed.spark.journal import Journal
 from streamshed.spark.orders.batch_clock import BatchClock
 from streamshed.spark.orders.budget_carrier import BudgetCarrier, lease_of
@@ -47,7 +47,6 @@ class Shedder(Handle):
     read the same rows.
     """
 
-    settings: ClassVar[tuple[str, ...]] = ("mode", "latency", "floor", "max_shed", "budget", "expired")
     serial: int
     ledger: Ledger
     """Every batch's counts; `report()` adds them up."""
@@ -131,57 +130,33 @@ class Shedder(Handle):
         """What arrived, what was kept, and how late it was."""
         return self.ledger.report()
 
-    @property
+    @setting
     def mode(self) -> Mode:
         return self._controller.limits.mode
 
-    @mode.setter
-    def mode(self, mode: str | Mode) -> None:
-        self.configure(mode=mode)
-
-    @property
+    @setting
     def latency(self) -> float:
         """The bound, in seconds."""
         return self._controller.latency
 
-    @latency.setter
-    def latency(self, latency: str | float | timedelta) -> None:
-        self.configure(latency=latency)
-
-    @property
+    @setting
     def floor(self) -> float:
         return self._controller.limits.floor
 
-    @floor.setter
-    def floor(self, floor: float) -> None:
-        self.configure(floor=floor)
-
-    @property
+    @setting
     def max_shed(self) -> float:
         """The most that may be shed, as a share of the rows."""
         return self._controller.limits.max_shed
 
-    @max_shed.setter
-    def max_shed(self, share: float) -> None:
-        self.configure(max_shed=share)
-
-    @property
+    @setting
     def budget(self) -> bool | float:
         """Whether batches may be given a time budget; a number: seconds that it is at most."""
         return self._budget.setting
 
-    @budget.setter
-    def budget(self, budget: bool | str | float | timedelta) -> None:
-        self.configure(budget=budget)
-
-    @property
+    @setting
     def expired(self) -> str:
         """What becomes of rows that were older than the bound when their batch began: "keep" or "drop"."""
         return self._expired or "keep"
-
-    @expired.setter
-    def expired(self, expired: str) -> None:
-        self.configure(expired=expired)
 
     def configure(
         self,

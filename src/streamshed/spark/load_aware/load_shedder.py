@@ -23,7 +23,7 @@ from streamshed.records import Mode, Sample
 from streamshed.renamed import renamed, warn
 from streamshed.sketch.hashing import CarterWegman, digest
 from streamshed.spark import arguments
-from streamshed.spark.handle import Ending, Handle
+from streamshed.spark.handle import Ending, Handle, setting
 from streamshed.spark.journal import Journal
 from streamshed.spark.load_aware.cost_control import CostControl, Goal
 from streamshed.spark.load_aware.cost_orders import DRY_RUN, ENFORCE, OFF, Order, OrderHistory
@@ -80,7 +80,6 @@ class _Reader:
 class LoadShedder(Handle):
     """The handle of a load-aware operator. Close it, or use it in a `with`, when its queries are over."""
 
-    settings: ClassVar[tuple[str, ...]] = ("mode", "target", "floor")
     former: ClassVar[tuple[str, ...]] = ("latency",)
     serial: int
     errors: deque[str]
@@ -137,22 +136,14 @@ class LoadShedder(Handle):
         with self._lock:
             return self._ledger.report()
 
-    @property
+    @setting
     def mode(self) -> Mode:
         return self._mode
 
-    @mode.setter
-    def mode(self, mode: str | Mode) -> None:
-        self.configure(mode=mode)
-
-    @property
+    @setting
     def target(self) -> str:
         """The queuing latency aimed at, as it was written."""
         return str(self._goal)
-
-    @target.setter
-    def target(self, target: str) -> None:
-        self.configure(target=target)
 
     @property
     def latency(self) -> str:
@@ -165,14 +156,10 @@ class LoadShedder(Handle):
         warn("LoadShedder.latency", "target")
         self.target = latency
 
-    @property
+    @setting
     def floor(self) -> float:
         """Share of the rows that is let in whatever the target says."""
         return self._floor
-
-    @floor.setter
-    def floor(self, floor: float) -> None:
-        self.configure(floor=floor)
 
     @renamed(latency="target")
     def configure(

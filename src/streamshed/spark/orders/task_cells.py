@@ -6,11 +6,10 @@ so every task has a copy of its own, all zeros when it begins. Reading one costs
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.classic.column import Column as ClassicColumn
+
+from streamshed.spark.native import Native
 
 _CLASS = "java.util.concurrent.atomic.AtomicLongArray"
 
@@ -19,11 +18,9 @@ class TaskCells:
     """Cells of whole numbers, by their place."""
 
     def __init__(self, spark: SparkSession, count: int) -> None:
-        self._jvm: Any = spark._jvm
-        jvm: Any = spark._jvm
-        kind = jvm.org.apache.spark.sql.types.ObjectType(jvm.java.lang.Class.forName(_CLASS))
-        cells = jvm.java.util.concurrent.atomic.AtomicLongArray(count)
-        self._cells = jvm.org.apache.spark.sql.catalyst.expressions.Literal(cells, kind)
+        self._native = Native(spark)
+        cells = self._native.jvm.java.util.concurrent.atomic.AtomicLongArray(count)
+        self._cells = self._native.literal(cells, _CLASS)
 
     def read(self, place: int) -> Column:
         return self._call("getPlain", F.lit(place))
@@ -37,45 +34,22 @@ class TaskCells:
         return self._call("getAndSet", F.lit(place), value)
 
     def _call(self, method: str, *arguments: Column) -> Column:
-        jvm = self._jvm
-        types = jvm.org.apache.spark.sql.types.DataTypes
-        kinds = [types.IntegerType, *[types.LongType] * (len(arguments) - 1)]
-        made = [jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(each._jc) for each in arguments]
-        call = jvm.org.apache.spark.sql.catalyst.expressions.objects.Invoke(
-            self._cells, method, types.LongType, _sequence(jvm, made), _sequence(jvm, kinds), True, False, False
-        )
-        return column_of(jvm, call)
+        return self._native.invoke(self._cells, method, "bigint", *arguments, unless_null=True)
 
 
 class Line:
     """A text in the driver's memory that the plans of running queries read when they are made."""
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm
-        holder = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 1)  # type: ignore[union-attr]
-        self.data = jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(holder)
-        types = jvm.org.apache.spark.sql.types.DataTypes
-        kind = types.createArrayType(types.StringType)
-        literal = jvm.org.apache.spark.sql.catalyst.expressions.Literal(self.data, kind)
-        self.column = F.get(column_of(jvm, literal), F.lit(0))
+        self.data, texts = Native(spark).array([None], "string")
+        self.column = F.get(texts, F.lit(0))
         """The text. The optimizer knows it, and all that is made of it alone."""
 
 
 def clock(spark: SparkSession, *, folded: bool) -> Column:
     """Milliseconds: at the row, or when the batch is planned."""
-    jvm: Any = spark._jvm
-    call = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
-        jvm.java.lang.Class.forName("java.lang.System"),
-        jvm.org.apache.spark.sql.types.DataTypes.LongType,
-        "currentTimeMillis",
-        _sequence(jvm, []),
-        _sequence(jvm, []),
-        True,
-        False,
-        folded,  # a deterministic call without arguments is one that the optimizer makes once
-        getattr(getattr(jvm.scala, "None$"), "MODULE$"),
-    )
-    return column_of(jvm, call)
+    # A deterministic call without arguments is one that the optimizer makes once.
+    return Native(spark).static("java.lang.System", "currentTimeMillis", "bigint", deterministic=folded)
 
 
 def batch_time() -> Column:
@@ -91,14 +65,3 @@ def batch_time() -> Column:
 def whole(number: int) -> Column:
     """A number as the cells have it."""
     return F.lit(number).cast("bigint")
-
-
-def column_of(jvm: Any, expression: Any) -> Column:
-    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
-
-
-def _sequence(jvm: Any, items: list[Any]) -> Any:
-    found = jvm.java.util.ArrayList()
-    for item in items:
-        found.add(item)
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()

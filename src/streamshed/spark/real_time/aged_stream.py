@@ -6,7 +6,7 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -15,7 +15,7 @@ from streamshed.quality import Ledger, Report
 from streamshed.quality.saved_report import BROKEN
 from streamshed.records import Mode, Sample
 from streamshed.spark.arguments import check_floor, check_mode
-from streamshed.spark.handle import Handle
+from streamshed.spark.handle import Handle, setting
 from streamshed.spark.orders.history import KEEP_ALL, Span
 from streamshed.spark.orders.store import Store
 from streamshed.spark.real_time.executor_control import ExecutorControl
@@ -66,7 +66,6 @@ class AgedStream(Handle):
     again by Spark, and counted then.
     """
 
-    settings: ClassVar[tuple[str, ...]] = ("mode", "latency", "floor")
     serial: int
     ledger: Ledger
     """Every batch's counts; `report()` adds them up."""
@@ -119,30 +118,18 @@ class AgedStream(Handle):
                 total = counts
         return total
 
-    @property
+    @setting
     def mode(self) -> Mode:
         return self._mode
 
-    @mode.setter
-    def mode(self, mode: str | Mode) -> None:
-        self.configure(mode=mode)
-
-    @property
+    @setting
     def latency(self) -> float:
         """The bound, in seconds."""
         return self._ladder.bound
 
-    @latency.setter
-    def latency(self, latency: str | float | timedelta) -> None:
-        self.configure(latency=latency)
-
-    @property
+    @setting
     def floor(self) -> float:
         return self._ladder.floor
-
-    @floor.setter
-    def floor(self, floor: float) -> None:
-        self.configure(floor=floor)
 
     def configure(
         self,

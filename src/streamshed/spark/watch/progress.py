@@ -87,16 +87,18 @@ def _held_back(source: Mapping[str, Any]) -> float:
     latest, end = source.get("latestOffset"), source.get("endOffset")
     if not (isinstance(latest, dict) and isinstance(end, dict)):
         return 0.0
-    ends = dict(_numbers(end))
-    behind = [offset - ends[place] for place, offset in _numbers(latest) if place in ends]
+    ends = dict(offset_numbers(end))
+    behind = [offset - ends[place] for place, offset in offset_numbers(latest) if place in ends]
     return float(sum(rows for rows in behind if rows > 0))
 
 
-def _numbers(offsets: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], float]]:
+def offset_numbers(
+    offsets: Mapping[str, Any], above: tuple[str, ...] = ()
+) -> Iterable[tuple[tuple[str, ...], float]]:
     """Offsets of `{topic: {partition: offset}}`, one by one."""
     for name, value in offsets.items():
         if isinstance(value, dict):
-            yield from _numbers(value, (*above, name))
+            yield from offset_numbers(value, (*above, name))
         elif isinstance(value, (int, float)) and above:
             yield (*above, name), float(value)
 
@@ -127,6 +129,7 @@ class SampleBuilder:
         next_started: bool = True,
         tail: float = 0.0,
         tasks: int = 0,
+        cores: int = 0,
     ) -> Sample:
         gap = waited = 0.0
         if self._last is not None and self._last_with_rows is not None:
@@ -150,6 +153,7 @@ class SampleBuilder:
             expired=counts.expired,
             tail=tail,
             tasks=tasks,
+            cores=cores,
             gap=gap,
             waited=waited,
             interval=self.interval,
@@ -163,10 +167,12 @@ class SampleBuilder:
             batch=progress.batch,
         )
 
-    def running(self, now: float, started: float, batch: int, span: Span) -> Sample:
+    def running(self, now: float, started: float, batch: int, span: Span, given: int = 0) -> Sample:
+        """`given`: rows that the source gave it, if that is known."""
         return Sample(
             at=now,
             started=started,
+            arrived=given,
             interval=self.interval,
             keep=span.keep,
             keep_next=span.keep,

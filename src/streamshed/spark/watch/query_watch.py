@@ -14,6 +14,7 @@ from streamshed.records import Sample
 from streamshed.spark.orders.history import Span
 from streamshed.spark.watch.plan_counts import Counts, PlanReader, drops_in, sources_in
 from streamshed.spark.watch.progress import Progress, SampleBuilder
+from streamshed.spark.watch.source_rows import SourceRows
 from streamshed.spark.watch.stage_times import StageTimes, stage_times
 
 log = logging.getLogger("streamshed")
@@ -22,7 +23,9 @@ REPORT_DELAY = 5.0
 """Seconds after which a report without its counts is given up."""
 _EXECUTION_DELAY = 1.0  # the same, if a newer batch runs: its execution can only come by the listener then
 _DRAINING = ("AvailableNowTrigger", "OneTimeTrigger")  # triggers of queries that end by themselves
-_STAGES_EVERY = 2.0  # seconds between two questions to Spark's books of its stages, unless something was cut
+_LONG = 1.0  # seconds: a batch that took longer is worth a question to Spark's books of its stages, …
+_MANY = 2.0  # … and so is one with so many times the rows of the last one that was, and one that was cut; …
+_STAGES_EVERY = 2.0  # … else one in so many seconds
 _RAREST_LOOK = 2.0  # seconds between two looks at a batch that runs for very long
 
 
@@ -71,7 +74,10 @@ class QueryWatch:
         self.lead = 0.0
         """Seconds from the start of the last batch until it was planned."""
         self._reader = PlanReader()
-        self._next_stages = 0.0
+        self._source_rows = SourceRows()
+        self._given: tuple[int, int] = (-1, 0)
+        self._cores = 0 if spark is None else int(spark.sparkContext.defaultParallelism)
+        self._next_stages, self._asked_rows = 0.0, 0
         trigger: str = execution.trigger().toString()
         self.draining = trigger.startswith(_DRAINING)
         """Whether the query ends when it has read what was there at its start."""
@@ -148,7 +154,11 @@ class QueryWatch:
             batch.executedPlan(), serials, progress.rows, without_marks=self.counted_by_spark
         )
         self.lead = progress.lead
-        stages = self._stages(progress)
+        stages: StageTimes | None = None
+        if self._tells_something_new(progress):
+            stages = self._stages(progress)
+            if self.reads_one_source:
+                self._source_rows.learn(batch.executedPlan(), progress.rows)
         ended = progress.started + progress.duration
         following = self._batches.get(progress.batch + 1)
         next_time = int(time.time() * 1000) if following is None else following[1]
@@ -165,16 +175,22 @@ class QueryWatch:
                 next_started=next_started,
                 tail=0.0 if stages is None else max(0.001, ended - stages.ended),
                 tasks=0 if stages is None else stages.tasks,
+                cores=self._cores,
             )
             stream.finished(self, sample)
 
-    def _stages(self, progress: Progress) -> StageTimes | None:
-        """When the rows of a batch had passed the drop; asked now and then, and when that was too late."""
+    def _tells_something_new(self, progress: Progress) -> bool:
+        """Whether a batch is worth questions to Spark that cost time; one now and then is."""
         now = time.monotonic()
-        cut = any(each.cut for each in self.counts.values())
-        if self._spark is None or not progress.rows or (now < self._next_stages and not cut):
-            return None
-        self._next_stages = now + _STAGES_EVERY
+        telling = progress.duration >= _LONG or progress.rows > _MANY * self._asked_rows
+        telling = telling or any(each.cut for each in self.counts.values())
+        if self._spark is None or not progress.rows or (now < self._next_stages and not telling):
+            return False
+        self._next_stages, self._asked_rows = now + _STAGES_EVERY, progress.rows
+        return True
+
+    def _stages(self, progress: Progress) -> StageTimes | None:
+        """When the rows of a batch had passed the drop; None if Spark's books do not tell."""
         try:
             return stage_times(self._spark, self.run_id, progress.started, progress.started + progress.duration)
         except Py4JError as error:
@@ -210,7 +226,7 @@ class QueryWatch:
         if now < self._next_look or not self._batches or not self.streams:
             return
         number = max(self._batches)
-        _, batch_time = self._batches[number]
+        batch, batch_time = self._batches[number]
         started = batch_time / 1000.0
         elapsed = now - started
         first = min(stream.look_after() for stream in self.streams)
@@ -219,10 +235,19 @@ class QueryWatch:
             return
         if self._execution.status().message() != "Processing new data":
             return
+        given = self._given_to(number, batch)
         for stream in self.streams:
             builder = self._samples[stream.serial]
-            stream.running(self, builder.running(now, started, number, stream.span_at(batch_time)))
+            stream.running(self, builder.running(now, started, number, stream.span_at(batch_time), given))
         self._next_look = now + min(0.08 * elapsed, 0.5 * first, _RAREST_LOOK)
+
+    def _given_to(self, number: int, batch: Any) -> int:
+        """Rows that the source gave to a running batch; 0: not known."""
+        if not self.reads_one_source:
+            return 0
+        if self._given[0] != number or self._given[1] == 0:
+            self._given = (number, self._source_rows.given(batch.executedPlan()))
+        return self._given[1]
 
 
 def _last_committed(execution: Any) -> int:
