@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 from pyspark.sql import Column, SparkSession
 
 from streamshed.spark.native import Native
+from streamshed.spark.real_time.task_arrays import TaskArrays
 
 MOST_ARCS = 63
 """Bits of a number."""
@@ -26,25 +26,20 @@ class ArcCounts:
         """`arcs`: one for each bit; the same one may come several times, if rows reach it by several ways."""
         self.arcs = tuple(arcs)
         self._spark = spark
-        self._arrays: Any = spark._jvm.java.util.Arrays  # type: ignore[union-attr]
-        self._accumulator: Any = spark.sparkContext._jsc.sc().collectionAccumulator()
+        self._tasks = TaskArrays(spark)
 
     def counted(self, came: Column, passed: Column) -> Column:
         """True for every row, which is counted where this is asked."""
         source = files("streamshed.spark.network").joinpath("ArcCounts.java").read_text(encoding="utf-8")
         native = Native(self._spark)
-        references = [len(self.arcs), self._accumulator]
+        references = [len(self.arcs), self._tasks.accumulator]
         counter = native.compiled(source, references, "java.util.function.LongBinaryOperator")
         return native.invoke(counter, "applyAsLong", "bigint", came, passed) >= 0
 
     def take(self) -> tuple[dict[str, int], dict[str, int]]:
         """Rows that came to each arc, and that passed it, in the tasks that ended since this was asked last."""
         came, passed = dict.fromkeys(self.arcs, 0), dict.fromkeys(self.arcs, 0)
-        tasks = self._accumulator.value()
-        texts = [str(self._arrays.toString(tasks.get(i))) for i in range(tasks.size())]
-        self._accumulator.reset()
-        for text in texts:
-            numbers = [int(number) for number in text[1:-1].split(",")]
+        for numbers in self._tasks.take():
             for place, on in enumerate(self.arcs):
                 came[on] += numbers[place]
                 passed[on] += numbers[len(self.arcs) + place]
