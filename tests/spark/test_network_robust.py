@@ -514,7 +514,7 @@ def test_a_trigger_without_micro_batches_is_refused_before_anything_starts(
 ) -> None:
     before, words = (
         ours(spark, temporary),
-        "micro-batches" if "1 sec" in str(trigger) and isinstance(trigger, dict) else "trigger",
+        "micro-batches" if "continuous" in trigger else "trigger",
     )
     with pytest.raises(ss.InvalidArgument, match=words):
         start(spark, simple(), folder, trigger=trigger, state=None)
