@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -50,11 +51,16 @@ class TailTime:
         (fewest, least), (most, longest) = points[0], points[-1]
         if kept <= fewest:
             return least
-        for (below, low), (above, high) in zip(points, points[1:], strict=False):
+        for (below, low), (above, high) in pairwise(points):
             if kept <= above:
                 return low + (high - low) * (kept - below) / (above - below)
         slope = (longest - least) / (most - fewest) if most > fewest else 0.0
         return longest + slope * (min(kept, _BEYOND * most) - most) if kept > most else longest
+
+    @property
+    def least(self) -> float:
+        """What it takes whatever is in it, at most: nobody was quicker; 0 while nothing is known."""
+        return min((tail for pairs in self._sizes.values() for _, tail in pairs), default=0.0)
 
     def _points(self) -> list[tuple[float, float]]:
         """Rows and seconds, from the smallest size to the largest."""

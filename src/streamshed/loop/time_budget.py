@@ -23,9 +23,9 @@ _LEAST = 0.25  # share of the bound that an interval may take however long its r
 _BY_ITSELF = 2.0  # bounds after which a job that is late all the time does not get over it by itself
 _MORE = 1.05  # what usually arrives scatters
 _UNEVEN = 1.05  # and not all tasks have the same number
-_FIRST_GRACE = 64  # rows a task, while nothing is known
+_FIRST_GRACE = 64  # rows of all tasks together, while nothing is known
 _FEW = 8  # intervals that tell little
-_LEAST_GRACE = 20  # so that something can be learned whatever happens
+_LEAST_GRACE = 20  # rows of all tasks together, so that something can be learned whatever happens
 _AT_EASE = 0.6  # of the allowed length: what an interval has that took less is no overload
 _USUALLY = 3.0  # bounds over which the usual rate is a mean
 _IDLE = 0.25  # seconds from the end of an interval to the next one's start, if the source had nothing
@@ -33,6 +33,7 @@ _BURST = 1.5  # times the usual rows
 _RESERVE = 0.08  # share of the bound for what the interval after a long one may have to read and drop
 _SLIP = 0.5  # share of the way to what the last interval's budget was missed by
 _UNTOLD = 0.25  # share of the bound that comes behind the drop, at most, where nobody says
+_TELLING = 0.4  # share of the bound: an interval as long tells how time is split
 _TAIL = 0.8  # share of an interval that is after the drop, at most
 _MOSTLY = 0.4  # share of an interval behind the drop: then cutting saves little
 _HEADS = 20  # intervals that tell how long rows take to come to the drop
@@ -77,6 +78,7 @@ class TimeBudget:
         self._tells = False
         self._slip = 0.0
         self._heads: deque[float] = deque(maxlen=_HEADS)
+        self._before = 0.0
         self._foreseen = 0.0
         self._rate = 0.0
         self._newest = 0.0
@@ -107,14 +109,14 @@ class TimeBudget:
             self._wait = max(
                 self._wait, min(wait, _CUT_AT * most) if shedding and sample.duration < most else wait
             )
-            if sample.arrived > 0 and self._last is not None and self._usual > 0:
-                usual = self._usual * max(sample.started - self._last.started, LOOK_AFTER * self.latency)
-                self._calm = self._calm and sample.arrived <= _BURST * usual
+            if self._last is not None:
+                self._calm = self._calm and sample.arrived <= self._as_usual(sample.started - self._last.started)
             return
         # From the end of the first late one on: that one may have been held up for however long.
         self._late_since = min(self._late_since, sample.at) if sample.latency > self.latency else math.inf
         by_itself = sample.at - self._late_since <= _BY_ITSELF * self.latency
-        self._calm = not shedding and sample.shed == 0 and by_itself
+        undisturbed = not shedding and sample.shed == 0 and by_itself
+        self._calm = undisturbed and sample.arrived <= self._as_usual(sample.gap)
         self._seen += 1
         self._tasks = sample.tasks or self._tasks  # not every interval tells
         self._one_by_one = max(0.0, 1.0 - sample.cores / self._tasks) if sample.cores else 0.0
@@ -124,10 +126,14 @@ class TimeBudget:
             self._rate = self._mean(self._rate, told.arrived, sample.gap)
             self._usual_work = self._work(told.arrived / max(1, sample.arrived)) if sample.arrived else 0.0
             fits = sample.duration <= _AT_EASE * longest(self.latency, sample.interval)
-            if self._calm and fits:
+            if undisturbed and fits:
                 self._usual = self._mean(self._usual, sample.arrived, sample.gap)
         self._held_back = sample.backlog / (sample.arrived / sample.gap) if sample.arrived and sample.gap else 0.0
         self._expect(sample, response.share(sample.keep_next))
+
+    def _as_usual(self, gap: float) -> float:
+        """Rows of so many seconds, at most, if they are no burst."""
+        return _BURST * self._usual * max(gap, LOOK_AFTER * self.latency) if self._usual > 0 else math.inf
 
     def _learn_behind(self, sample: Sample, told: Sample, budget: float | None) -> None:
         """What came after the budget was over."""
@@ -141,6 +147,8 @@ class TimeBudget:
             self._tails.observe(tail, told.kept)
         if sample.tail > 0 and sample.cut == 0 and sample.arrived > 0:
             self._heads.append(sample.duration - sample.tail)
+            if sample.duration >= _TELLING * self.latency:
+                self._before = 1.0 - sample.tail / sample.duration
         if sample.tail > 0 and cut_at is not None and cut_at >= LOOK_AFTER * self.latency:
             missed = sample.duration - sample.tail - cut_at - self._foreseen
             self._slip += _SLIP * (min(max(0.0, missed), _STEP * self.latency) - self._slip)
@@ -183,7 +191,7 @@ class TimeBudget:
         if not self._cost.ready or self._rate <= 0:
             allowed = min(_FIRST * self.latency, left)
             behind = min(self._tails.predict(0.0) + _RESERVE * self.latency, _TAIL * allowed)
-            return self._unless_in_vain(Allowance(allowed - behind, _FIRST_GRACE, allowed))
+            return self._unless_in_vain(Allowance(allowed - behind, self._least_grace(), allowed))
         fixed = self._cost.predict(0.0, 0.0)
         usual = _MORE * min(1.0, self._usual * self._usual_work)
         most = max(usable / 2.0, (usable - fixed - _RESERVE * self.latency) / (1.0 + usual))
@@ -193,9 +201,10 @@ class TimeBudget:
         if wait > usable / 2.0:
             # Tasks that have to wait for their turn have it when the time is used up.
             behind += self._one_by_one * self._usual_work * rows
-        grace = max(_LEAST_GRACE if self._seen > _FEW else _FIRST_GRACE, self._of_a_task(rows))
-        budget = max(0.0, allowed - behind)
-        if self._tails.predict(0.0) > _MOSTLY * allowed:
+        grace = max(self._least_grace(), self._of_a_task(rows))
+        # Whatever estimates say: the last long interval had this share of its time in front of the drop.
+        budget = max(0.0, allowed - behind, self._before * allowed - self._foreseen - self._slip)
+        if self._tails.predict(0.0) > _MOSTLY * longest(self.latency, self._interval):
             # Most of the work is behind the drop, and plans have to see to it: a budget that is over before rows
             # come to the drop would cut all of them.
             budget = max(budget, _HEAD * min(self._heads, default=0.0))
@@ -203,10 +212,14 @@ class TimeBudget:
 
     def _unless_in_vain(self, allowance: Allowance) -> Allowance:
         """If what comes behind the drop in any case is too long already, to cut is in vain."""
-        tail = self._tails.predict(0.0)
+        tail = self._tails.least
         if not self._tells or tail <= longest(self.latency, self._interval):
             return allowance
         return Allowance(tail + self.latency, _FIRST_GRACE, tail + self.latency)
+
+    def _least_grace(self) -> int:
+        """Rows of each task, so that something can be learned."""
+        return math.ceil((_LEAST_GRACE if self._seen > _FEW else _FIRST_GRACE) / self._tasks)
 
     def _of_a_task(self, rows: float) -> int:
         return math.ceil(rows / self._tasks * (_UNEVEN if self._tasks > 1 else 1.0))
