@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NEW, WARM, COLD, HOPELESS, REMEMBERED, EMPTY = 20_000, 10_000, 1_000, 2_000, 1_000, 5
-STALL, PATIENCE = 0.25, 10
+STALL, SHORT, PATIENCE = 0.25, 5, 10
 
 
 @dataclass
@@ -92,7 +92,10 @@ class LadderOracle:
         if self.old < self.interval:
             return False
         patience = PATIENCE * self.bound
-        left = patience - (self.now - self.since) if self.now - self.stood >= patience else 0
+        calm = self.now - self.stood >= patience
+        if calm and age < self.bound / 2 and self.old < SHORT * self.interval:
+            return False
+        left = patience - (self.now - self.since) if calm else 0
         gone_in_time = (age - self.lowest) * self.ran <= self.fell * left
         self.standing = not (left > 0 and self.fell > 0 and gone_in_time)
         return self.standing

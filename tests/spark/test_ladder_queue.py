@@ -28,6 +28,14 @@ def test_a_busy_machine_costs_a_calm_job_no_row(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_short_time_with_half_of_the_machine_costs_a_calm_job_no_row(seed: int) -> None:
+    """Other work takes more than half of the machine for 400 ms in each second: rows get older, and not late."""
+    run = play(lambda at: 0.5, 10_000.0, slowness=lambda at: 2.3 if at % 1000.0 < 400.0 else 1.0, seed=seed)
+    assert max(latency for _, latency in run.kept) > 60.0  # older than the lowest rung
+    assert not run.shed
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_stall_from_which_a_job_soon_recovers_costs_no_row_at_four_fifths_of_the_load(seed: int) -> None:
     assert not play(lambda at: 0.8, 6000.0, stalls=[(3000.0, 200.0)], seed=seed).shed
 

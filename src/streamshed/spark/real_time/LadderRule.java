@@ -18,6 +18,7 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   private static final int REMEMBERED = 1000; // over which it is reckoned what a task's time goes into
   private static final int EMPTY = 5; // intervals without a row: the queue was empty
   private static final int STALL = 4; // a quarter of an interval between two rows: the task stood still
+  private static final int SHORT = 5; // intervals for which rows may be old that are younger than half a bound
   private static final int PATIENCE = 10; // bounds that a queue is given to get short by itself
 
   private final int stream; // whose control it is
@@ -167,7 +168,9 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
     }
     if (old < table[INTERVAL]) return false;
     long patience = PATIENCE * table[BOUND];
-    long left = now - stood < patience ? 0 : patience - (now - since);
+    boolean wasCalm = now - stood >= patience;
+    if (wasCalm && 2 * age < table[BOUND] && old < SHORT * table[INTERVAL]) return false;
+    long left = wasCalm ? patience - (now - since) : 0;
     boolean recovers = left > 0 && fell > 0 && (age - table[LOWEST]) * ran <= fell * left;
     standing = !recovers;
     return standing;

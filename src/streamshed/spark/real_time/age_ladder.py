@@ -22,7 +22,8 @@ valued first, until what still passes is what the job can do. Nothing is predict
 
   A time without a row of B/8 or more is a stall: it counts as B/8 of the interval and nothing in the pace, or a
   stall alone would fill the one and hide the other. A queue that stood in the last ten bounds gets no such
-  patience.
+  patience. Nor is there a hurry while rows are younger than B/2, and were calm before: for five intervals they are
+  let pass. In an overload of twice the capacity they are that old after one.
 - That a queue's age tells overload better than its length or the load of the machine, and that requests should go
   by their worth in fixed levels, is how DAGOR protects services. [2]
 
