@@ -130,6 +130,7 @@ def test_spark_is_left_in_order_when_a_run_is_interrupted(network: Path) -> None
         (("--trigger", "often"), "--trigger must be a length of time"),
         (("--trigger", "1 second", "--once"), "--once has no time between batches"),
         (("--latency", "0"), "--latency must be a length of time"),
+        (("--expired", "maybe"), "there is no such way with rows that are too late already"),
         (("--conf", "shuffle=4"), "--conf needs a setting of Spark"),
         (("--packages", "kafka"), "--packages needs group:artifact:version"),
     ],
@@ -139,6 +140,21 @@ def test_a_bad_option_is_found_before_spark_starts(network: Path, options: tuple
     assert done.returncode == 2
     assert f"error: {problem}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_rows_that_are_too_old_are_dropped_if_asked(network: Path, tmp_path: Path) -> None:
+    done = streamshed("run", str(network), "--expired", "drop", JAVA_HOME="/nowhere")
+    assert done.returncode == 2
+    assert 'sources.s.arrived: expired="drop" needs the time at which rows arrived' in done.stderr
+    text = network.read_text().replace('"id LONG, v DOUBLE"', '"id LONG, v DOUBLE, at TIMESTAMP"\n    arrived: at')
+    network.write_text(text)
+    rows = [{"id": i, "v": i % 100, "at": "2020-01-01T00:00:00Z" if i % 4 == 0 else None} for i in range(1000)]
+    (tmp_path / "in" / "0.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = streamshed("run", str(network), "--expired", "drop", "--once", "--json", "--master", "local[2]")
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["arrived"], report["expired"], report["kept"]) == (1000, 250, 750)
+    assert report["by_output"]["all"]["delivered"] == 750
 
 
 def test_what_a_spec_lacks_is_found_before_spark_starts(network: Path, tmp_path: Path) -> None:

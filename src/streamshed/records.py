@@ -51,8 +51,12 @@ class Flows:
     """That a load-aware box in dry-run would have dropped, by the arc they came along."""
     cut: Mapping[str, int] = field(default_factory=dict)
     """That came when the interval's time was used up, by the arc they would have gone along."""
+    parsed: Mapping[str, int] = field(default_factory=dict)
+    """Of sources whose rows are parsed late: that were parsed, and not dropped before."""
+    expired: Mapping[str, int] = field(default_factory=dict)
+    """That were older than the bound when the interval began, by the arc they would have gone along."""
     thinned: bool = False
-    """Whether anything was dropped, by a plan, by the clock or by a load-aware box."""
+    """Whether anything was dropped, by a plan, by the clock, for its age or by a load-aware box."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,28 @@
 """The five promises of `policies.contract`, for every registered policy for networks."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from streamshed.network import Builder, Catalog
+from streamshed.network import Builder, Catalog, Network
 from streamshed.network.generate import NetworkShape, generate, generate_sharing
 from streamshed.network.spec import yaml as spec
 from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
 from tests.network.test_spec import EXAMPLE
 from tests.networks import random_network
+
+
+def parsed_late(network: Network) -> Network:
+    """The same with rows that cost as much to parse as all boxes together."""
+    each = Catalog.of(network).source_coefficients
+    sources = [
+        replace(source, parse={"format": "json", "column": "value", "options": {}, "cost": each[source.name]})
+        for source in network.sources
+    ]
+    return replace(network, sources=tuple(sources))
+
 
 NETWORKS = {
     "tree": random_network(1, sharing=True, boxes=10, mixing=False),
@@ -21,6 +33,8 @@ NETWORKS = {
     "shared values": generate(NetworkShape(queries=3, boxes=15, shared=2), seed=2),
     "one source": generate_sharing(3, seed=1, skew=1.0),
     "triage": spec.load(EXAMPLE),
+    "parsed late": parsed_late(generate_sharing(3, seed=1, skew=1.0)),
+    "values parsed late": parsed_late(generate(NetworkShape(queries=3, boxes=15, shared=2), seed=2)),
 }
 EXCESSES = (0.01, 0.22, 0.7, 1.5, 3.07)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from pyspark.sql import SparkSession
 
 from streamshed.errors import InvalidArgument
 from streamshed.network import Builder, Catalog, Network
 from streamshed.policies.registry import network_policy
-from streamshed.records import Drop
+from streamshed.records import Drop, Flows, Sample
 from streamshed.spark.network.fused_query import literals
+from streamshed.spark.network.parsed_work import ParsedWork
 from streamshed.spark.network.query_layout import NetworkLayout
 from streamshed.spark.network.slots import RANGES, WHOLE, Slots
 
@@ -117,6 +120,61 @@ def test_arcs_that_keep_less_thin_what_the_mildest_left() -> None:
     assert slots.encode([Drop("s->b", 0.2)])[slots.raw["s"]] is None
 
 
+def test_what_all_arcs_drop_at_random_goes_before_the_parse_and_the_rest_by_value_behind() -> None:
+    made = (
+        Builder("n").source("s", "v INT", parse={"format": "json", "cost": 1.0}, rate=1, values={"v": (0, 100)})
+        .filter("a", "s", "v >= 0", cost=1.0).map("b", "s", {"v": "v"}, cost=2.0)
+        .output("o", "a", value=("v", [[0, 50, 0.1], [50, 100, 1.0]])).output("p", "b").build()
+    )  # fmt: skip
+    slots = Slots.of(made)
+    drops = [Drop("s->a", 0.0, "v < 50"), Drop("s->a", 0.6), Drop("s->b", 0.3)]
+    numbers = slots.encode(drops)
+    assert numbers[slots.raw["s"]] == pytest.approx(0.6 * WHOLE)
+    by_value, at_random = slots.slots["s->a"], slots.slots["s->b"]
+    inside, outside, low, high = numbers[by_value.at : by_value.at + 4]
+    assert (inside, outside, high) == (0.0, WHOLE, 50.0)
+    assert low == -sys.float_info.max
+    assert numbers[at_random.at + at_random.outside] == pytest.approx(0.5 * WHOLE)
+    # 0.6 is parsed, half of that is worked on by a, and 0.3 by b.
+    assert slots.left(drops, Catalog.of(made)) == pytest.approx((0.6 * 1.0 + 0.3 * 1.0 + 0.3 * 2.0) / 4.0)
+    nothing = slots.encode([Drop("s->a", 0.0, "v < 50"), Drop("s->a", 0.0), Drop("s->b", 0.0)])
+    assert nothing[slots.raw["s"]] == 0.0
+
+
+def test_a_parse_in_two_queries_is_made_twice() -> None:
+    made = (
+        Builder("n")
+        .source("s", "v INT, at TIMESTAMP", arrived="at", rate=10, parse={"format": "json", "cost": 0.5})
+        .filter("f", "s", "v > 1", cost=0.1).aggregate("w", "s", "1 minute", {"n": "count(*)"}, cost=0.2)
+        .output("o", "f").output("p", "w").build()
+    )  # fmt: skip
+    layout, catalog = NetworkLayout.of(made), Catalog.of(made)
+    assert layout.physical(catalog).parses == {"s": 1.0}
+    assert [layout.of_query(catalog, query).parses for query in layout.queries] == [{"s": 0.5}, {"s": 0.5}]
+
+
+def test_rows_that_were_parsed_and_dropped_behind_count_as_work() -> None:
+    made = (
+        Builder("n").source("s", "v INT", rate=10, parse={"format": "json", "cost": 0.3})
+        .filter("f", "s", "v > 1", cost=0.1, selectivity=0.5).output("o", "f").build()
+    )  # fmt: skip
+    work = ParsedWork(Catalog.of(made), lambda: {"f": 0.5})
+
+    def kept(parsed: int, passed: int) -> Sample:
+        flows = Flows(
+            {"s": 100},
+            {"s->f": passed, "f->o": passed // 2},
+            {"f": passed // 2},
+            parsed={"s": parsed},
+            thinned=True,
+        )
+        return work.of(Sample(at=1.0, started=0.0, arrived=100, kept=100, flows=flows))
+
+    assert (kept(100, 100).arrived, kept(100, 100).kept) == (100, 100)
+    assert kept(40, 40).kept == 40  # dropped before the parse
+    assert kept(100, 40).kept == 85  # and behind it: 0.3 for each, and 0.1 for 40
+
+
 def test_boxes_that_run_twice_cost_twice() -> None:
     made = (
         Builder("n")
@@ -136,7 +194,7 @@ def test_boxes_that_run_twice_cost_twice() -> None:
     assert layout.of_query(catalog, second).load == pytest.approx(3.0)
 
 
-def test_what_parses_is_charged_to_those_who_read_it() -> None:
+def test_what_parses_is_part_of_the_load_whoever_reads_it() -> None:
     made = (
         Builder("n")
         .source("s", "v INT", parse={"format": "json", "cost": 0.4})
@@ -148,8 +206,10 @@ def test_what_parses_is_charged_to_those_who_read_it() -> None:
         .output("p", "b")
         .build()
     )
-    costs = NetworkLayout.of(made).parsing(Catalog.of(made)).costs
-    assert costs == pytest.approx({"a": 0.3, "b": 0.3, "u": 0.1})
+    catalog = Catalog.of(made)
+    assert catalog.parses == {"s": 0.4}
+    assert catalog.source_coefficients == pytest.approx({"s": 0.4 + 0.1 + 0.1 + 0.1, "t": 0.1})
+    assert catalog.load == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("cost", [-1, "quick", True, float("inf")])
@@ -172,8 +232,7 @@ def test_parsing_that_costs_most_moves_random_drops_before_it() -> None:
             .output("p", "cheap", loss=[(100, 1.0), (0, 0.0)])
             .build()
         )
-        layout = NetworkLayout.of(made)
-        catalog = layout.physical(layout.parsing(Catalog.of(made))).overloaded(0.5)
+        catalog = NetworkLayout.of(made).physical(Catalog.of(made)).overloaded(0.5)
         return {drop.at for drop in network_policy("lsrm-random").planner(catalog).decide().drops}
 
     assert drops(0.0) == {"m->dear"}

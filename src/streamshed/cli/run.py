@@ -79,6 +79,12 @@ def run(
     latency: Annotated[
         str, typer.Option(help="The bound to keep, from a row's arrival to its commit.")
     ] = "4 seconds",
+    expired: Annotated[
+        str,
+        typer.Option(
+            help="keep or drop: what becomes of rows that were older than the bound when their batch began."
+        ),
+    ] = "keep",
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -98,19 +104,22 @@ def run(
     """Run a network on Spark, and shed by policy while it runs. Ctrl-C stops it; it goes on where it stopped."""
     import streamshed as ss
     from streamshed.spark.arguments import check_mode
-    from streamshed.spark.network.prepare import check_before_spark
+    from streamshed.spark.network.prepare import check_before_spark, check_expired, with_timestamps
 
     # All that can be found out before Spark starts, which takes seconds.
     made = bound_to_places(spec.load(network), read or (), write or ())
     bound = seconds(latency, "--latency")
     network_policy(policy)
     wanted = check_mode(mode)
+    check_expired(with_timestamps(made), expired)
     how = _trigger(trigger, once)
     settings = spark_settings(conf, packages)
     check_before_spark(made, local=_local_files(master, settings))
     folder = _folder(checkpoint, network)
     spark = _session(made.name, master, settings)
-    running = ss.run(spark, made, policy=policy, mode=wanted, latency=bound, state=folder, trigger=how)
+    running = ss.run(
+        spark, made, policy=policy, mode=wanted, latency=bound, expired=expired, state=folder, trigger=how
+    )
     try:
         _watch(running, length, quiet=as_json)
     except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from streamshed.errors import InvalidArgument
@@ -48,6 +48,9 @@ class Catalog:
     """Share of the capacity that may be used."""
     drop_cost: float = 0.0
     """Seconds per row that a drop itself costs (LSRM's D)."""
+    parses: Mapping[str, float] = field(default_factory=dict)
+    """Of sources whose rows are parsed late, and need not be if they are dropped before: seconds per row parsed.
+    What a row costs that is read and dropped before that is no work of the network. See `parse_step`."""
 
     @staticmethod
     def of(network: Network, *, capacity: float | None = None, drop_cost: float = 0.0) -> Catalog:
@@ -60,6 +63,12 @@ class Catalog:
             capacity=network.capacity or capacity or 1.0,
             headroom=network.headroom,
             drop_cost=drop_cost,
+            parses={
+                source.name: source.parse["cost"]
+                for source in network.sources
+                # Who is protected is only known of a parsed row: then all are parsed, whatever is dropped.
+                if source.parse is not None and source.parse.get("cost") and source.protect is None
+            },
         )
 
     def measured(
@@ -139,6 +148,7 @@ class Catalog:
                 rates={source.name: self.rates[source.name] for source in part.sources},
                 costs={box.name: self.costs[box.name] for box in part.boxes},
                 selectivities={box.name: self.selectivities[box.name] for box in part.boxes},
+                parses={name: cost for name, cost in self.parses.items() if name in part.nodes},
             )
             for part in self.network.parts()
         ]
@@ -155,7 +165,7 @@ class Catalog:
 
     @cached_property
     def coefficients(self) -> Mapping[str, float]:
-        """The load coefficient of every arc."""
+        """The load coefficient of every arc. Those of a source share what the parse of its rows costs."""
         through: dict[str, float] = {output.name: 0.0 for output in self.network.outputs}
         found: dict[str, float] = {}
         for box in reversed(self.network.order):
@@ -165,8 +175,9 @@ class Catalog:
                 below += through[name]
             through[box.name] = self.costs[box.name] + self._selectivity(box) * below
         for source in self.network.sources:
-            for name in self.network.consumers[source.name]:
-                found[arc(source.name, name)] = through[name]
+            readers = self.network.consumers[source.name]
+            for name in readers:
+                found[arc(source.name, name)] = through[name] + self.parses.get(source.name, 0.0) / len(readers)
         return {name: found[name] for name in self.network.arcs}
 
     @cached_property
@@ -222,6 +233,10 @@ class Catalog:
             for box in self.network.order
             for name in self.network.arcs_into(box.name)
         )
+        for source, cost in self.parses.items():
+            # What every arc of a source would drop is not parsed.
+            kept = max((keeps.get(on, 1.0) for on in self.network.arcs_out_of(source)), default=1.0)
+            work += cost * self.rates[source] * kept
         if self.drop_cost:
             reaching = {name: self.arc_rates[name] for name in self.network.arcs}
             for name, keep in keeps.items():

@@ -35,6 +35,7 @@ from streamshed.network.value_flow.cells import loss_graphs
 from streamshed.network.value_flow.certainty import certainties
 from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.policies.contract import SLACK, Decision, Row, drop, evaluated, overload
+from streamshed.policies.parse_planner import weighing_parse
 
 Amounts = dict[str, float]
 """Load by source."""
@@ -132,6 +133,7 @@ class InputRandom:
     seed: int = 0
     name: str = "input-random"
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> _Planner:
         order = list(catalog.rates)
         random.Random(self.seed).shuffle(order)
@@ -146,6 +148,7 @@ class InputRandom:
 class InputCostTop:
     name: str = "input-cost-top"
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> _Planner:
         def share_out(gives: Amounts, excess: float) -> Amounts:
             return one_after_another(sorted(gives, key=lambda name: (-gives[name], name)), gives, excess)
@@ -157,6 +160,7 @@ class InputCostTop:
 class InputUniform:
     name: str = "input-uniform"
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> _Planner:
         return _Planner(self.name, catalog, evenly)
 
@@ -165,6 +169,7 @@ class InputUniform:
 class InputCostUniform:
     name: str = "input-cost-uniform"
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> _Planner:
         def share_out(gives: Amounts, excess: float) -> Amounts:
             whole = sum(gives.values())

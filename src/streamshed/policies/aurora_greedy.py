@@ -29,6 +29,7 @@ from streamshed.network.value_flow.cells import loss_graphs
 from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.policies.drop_path import Keeps, PathPlanner
 from streamshed.policies.intervals import places
+from streamshed.policies.parse_planner import weighing_parse
 from streamshed.policies.road_map.segments import candidates
 
 
@@ -38,6 +39,7 @@ class AuroraGreedy:
 
     name: str = "aurora-greedy"
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> PathPlanner:
         model = FlowModel(catalog)
         considered = candidates(model)

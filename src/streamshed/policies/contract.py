@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from streamshed.network.catalog import Catalog
 from streamshed.network.expressions.expression import Expression, Field, Unary
 from streamshed.network.graph import Box, Map, Network, arc, inputs
+from streamshed.network.parse_step import hoisted
 from streamshed.network.qos import LossGraph
 from streamshed.network.value_flow.certainty import Certainty
 from streamshed.network.value_flow.flow_model import FlowModel
@@ -124,10 +125,7 @@ class Planner(Protocol):
 
 
 class NetworkPolicy(Protocol):
-    """A way to choose drops for a network.
-
-    One that drops by value, and so needs whole rows, says so with an attribute `by_value`.
-    """
+    """A way to choose drops for a network."""
 
     @property
     def name(self) -> str: ...
@@ -147,7 +145,7 @@ def with_rates(catalog: Catalog, rates: Mapping[str, float] | None) -> Catalog:
 
 def evaluated(model: FlowModel, drops: Iterable[Drop], graphs: Mapping[str, LossGraph]) -> Row:
     """The row of some drops: what the model says that they do."""
-    made = tuple(sorted(drops, key=lambda each: (each.at, each.where is None)))
+    made = tuple(sorted(hoisted(drops, model.network), key=lambda each: (each.at, each.where is None)))
     state = model.state(model.keeps(made))
     delivery = model.delivery(state)
     return Row(

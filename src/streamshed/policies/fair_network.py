@@ -30,13 +30,15 @@ so that every source of an output keeps the same share. When not even the minimu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import arc, inputs
+from streamshed.network.parse_step import with_parse_boxes
 from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.policies.contract import Decision
 from streamshed.policies.drop_path import Keeps, PathPlanner
+from streamshed.policies.parse_planner import LoweredRows
 from streamshed.policies.road_map.segments import candidates
 
 _LEVELS = 64
@@ -55,6 +57,9 @@ class Fair:
 
 class FairPlanner:
     def __init__(self, policy: str, catalog: Catalog) -> None:
+        self._own = catalog
+        # It plans for the network in which parses are boxes, and answers in the network's own arcs.
+        catalog = with_parse_boxes(catalog)
         network = catalog.network
         self._network = network
         self._sic: Mapping[str, float] = {}
@@ -69,7 +74,8 @@ class FairPlanner:
     ) -> Decision:
         """`sic`: what outputs had over the last source time window; those not told of have no past."""
         self._sic = sic or {}
-        return self._path.decide(rates)
+        decision = self._path.decide(rates)
+        return replace(decision, rows=LoweredRows(decision.rows, self._own)) if self._own.parses else decision
 
     def _ways(self) -> dict[str, set[str]]:
         """For each output, itself and the boxes above it."""

@@ -35,9 +35,11 @@ from dataclasses import dataclass
 from streamshed.errors import InvalidArgument
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import ends
+from streamshed.network.parse_step import lifted_queues, with_parse_boxes
 from streamshed.network.value_flow.cells import below
 from streamshed.network.value_flow.certainty import certainties
 from streamshed.policies.contract import SLACK, Decision, overload, with_rates
+from streamshed.policies.parse_planner import LoweredRows
 from streamshed.policies.road_map.random import STEP_SIZE, build
 from streamshed.policies.road_map.table import RoadMap
 
@@ -64,7 +66,9 @@ class Latency:
 class LatencyPlanner:
     def __init__(self, policy: Latency, catalog: Catalog) -> None:
         self.policy = policy
-        self.catalog = catalog
+        self._own = catalog
+        # It plans for the network in which parses are boxes, and answers in the network's own arcs.
+        catalog = self.catalog = with_parse_boxes(catalog)
         self.outputs = {output.name: output for output in catalog.network.outputs}
         self.ends_in = {name: frozenset(below(catalog.network, name)[1]) for name in catalog.network.arcs}
         self._certainty = certainties(catalog)
@@ -80,6 +84,7 @@ class LatencyPlanner:
     ) -> Decision:
         """`latencies` in seconds by output, `queues` in rows by arc, as measured; both may be unknown."""
         catalog = with_rates(self.catalog, rates)
+        queues = None if queues is None else lifted_queues(queues, self._own)
         active = frozenset(self.outputs) - frozenset(inactive)
         waits = {
             name: seconds - graph.knee
@@ -112,8 +117,9 @@ class LatencyPlanner:
     def _decision(
         self, catalog: Catalog, table: RoadMap | tuple[()], chosen: int | None, remaining: float
     ) -> Decision:
+        rows = LoweredRows(table, self._own) if self._own.parses else table
         return Decision(
-            self.policy.name, catalog.load, catalog.limit, table, chosen, remaining, certainty=self._certainty
+            self.policy.name, catalog.load, catalog.limit, rows, chosen, remaining, certainty=self._certainty
         )
 
     def _table(self, outputs: frozenset[str], full: frozenset[str]) -> RoadMap:

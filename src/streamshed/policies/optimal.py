@@ -55,6 +55,7 @@ from streamshed.network.value_flow.certainty import certainties
 from streamshed.network.value_flow.flow_model import FlowModel, FlowState
 from streamshed.network.value_flow.strata import Vector
 from streamshed.policies.contract import SLACK, Decision, Row, drop, evaluated, overload
+from streamshed.policies.parse_planner import weighing_parse
 from streamshed.policies.road_map import bent
 from streamshed.policies.road_map.segments import Segment, Segments
 from streamshed.policies.road_map.table import RoadMap
@@ -73,6 +74,7 @@ _BENT_STEP = 0.02
 class Optimal:
     name: str = "optimal"
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> OptimalPlanner:
         return OptimalPlanner(self.name, catalog)
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from streamshed.network.catalog import Catalog
 from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.policies.drop_path import Keeps, PathPlanner
+from streamshed.policies.parse_planner import weighing_parse
 from streamshed.policies.road_map.segments import candidates
 
 _STEPS = 10
@@ -38,6 +39,7 @@ class RandomPoints:
     seed: int = 0
     name: str = "random"
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> PathPlanner:
         model = FlowModel(catalog)
         draws = [name for name in candidates(model) for _ in range(_STEPS)]

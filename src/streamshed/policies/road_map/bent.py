@@ -153,10 +153,10 @@ class _Builder:
                     self.drops[on] = made
         delivery = self.model.delivery(state)
         changed = {name: percent for name, percent in delivery.items() if percent != self.percent[name]}
-        self.percent = {name: _at_bend(self.graphs[name], percent) for name, percent in delivery.items()}
+        self.percent = {name: at_bend(self.graphs[name], percent) for name, percent in delivery.items()}
         return TableStep(ratio, changes, changed, self.model.savings(state))
 
 
-def _at_bend(graph: LossGraph, percent: float) -> float:
+def at_bend(graph: LossGraph, percent: float) -> float:
     """A percentage; the bend of the graph itself if it is as near as steps come to it."""
     return next((x for x in graph.xs if abs(x - percent) <= 2e-6), percent)

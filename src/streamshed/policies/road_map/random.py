@@ -43,6 +43,7 @@ from streamshed.network.qos import LossGraph
 from streamshed.network.value_flow.cells import loss_graphs
 from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.policies.contract import drop
+from streamshed.policies.parse_planner import weighing_parse
 from streamshed.policies.road_map import bent
 from streamshed.policies.road_map.segments import Segments
 from streamshed.policies.road_map.table import RoadMap, TablePlanner
@@ -64,6 +65,7 @@ class RandomRoadMap:
         if not 0 < self.step <= 1:
             raise InvalidArgument("a step is a share above 0, at most 1", got=self.step)
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> TablePlanner:
         return TablePlanner(self.name, catalog, build(catalog, self.step))
 

@@ -16,8 +16,12 @@ Those make the first rows of the table.
 An output without a value graph asked for a share of its rows, any rows. So a drop above it is at random, and takes
 by value only what never reaches it: it gets an unbiased sample.
 
-Where random drops leave more utility, as `lsrm-random` would make them, those are taken: what this policy decides
-is never worse. Utility is here what outputs really have: Σ u(v) of the rows delivered over Σ u(v) of all rows.
+Where random drops leave more utility, as `lsrm-random` or `input-uniform` would make them, those are taken: what
+this policy decides is never worse. Utility is here what outputs really have: Σ u(v) of the rows delivered over
+Σ u(v) of all rows.
+
+Where rows are parsed late (`network.parse_step`) it weighs drops at random before the parse, which save that too,
+against drops by value behind it.
 
 >>> from streamshed.network import Builder, Catalog
 >>> network = (
@@ -34,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,13 +46,16 @@ from streamshed.errors import InvalidArgument
 from streamshed.network.catalog import Catalog
 from streamshed.network.expressions.ranges import Ranges
 from streamshed.network.graph import ends
+from streamshed.network.parse_step import arcs_behind_parse, raw_arcs
 from streamshed.network.qos import LossGraph
 from streamshed.network.value_flow.cells import below, loss_graphs
 from streamshed.network.value_flow.drop_fields import drop_fields
 from streamshed.network.value_flow.flow_model import FlowModel, FlowState
 from streamshed.network.value_flow.strata import Mask, Vector
+from streamshed.policies.admission import InputUniform
 from streamshed.policies.contract import Decision, Row, drop, overload, protection, with_rates
-from streamshed.policies.road_map.bent import NOTHING, TableStep, merged
+from streamshed.policies.parse_planner import weighing_parse
+from streamshed.policies.road_map.bent import NOTHING, TableStep, at_bend, merged
 from streamshed.policies.road_map.random import STEP_SIZE, build
 from streamshed.policies.road_map.segments import candidates
 from streamshed.policies.road_map.table import RoadMap, TablePlanner
@@ -70,19 +76,22 @@ class SemanticRoadMap:
     chunk: float | None = None
     """Width of the chunks in which intervals of non-constant utility are dropped; None: a tenth each."""
     name: str = "lsrm-semantic"
-    by_value: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= 1:
             raise InvalidArgument("a step is a share above 0, at most 1", got=self.step)
 
+    @weighing_parse
     def planner(self, catalog: Catalog) -> TablePlanner:
         by_random = build(catalog, self.step)
         fields, graphs = drop_fields(catalog.network), loss_graphs(catalog)
+        for on in raw_arcs(catalog.network):
+            fields.pop(on, None)
+        behind = arcs_behind_parse(catalog.network)
         builders = []
         for part in catalog.parts():
             model = FlowModel(part, self.step, self.chunk)
-            places = [_place(model, on, fields.get(on)) for on in candidates(model)]
+            places = [_place(model, on, fields.get(on)) for on in candidates(model, behind)]
             builders.append(_Builder(model, Worth(model, graphs), places, self.step))
         if not any(place.bins is not None for builder in builders for place in builder.places):
             return TablePlanner(self.name, catalog, by_random)
@@ -91,19 +100,46 @@ class SemanticRoadMap:
 
 
 class _Planner(TablePlanner):
-    """Two tables, one by value and one at random; each time the row that leaves more."""
+    """A table by value, one at random, and the same share of every source; each time what leaves most."""
 
     def __init__(
         self, name: str, catalog: Catalog, table: RoadMap, by_random: RoadMap, worth: Sequence[Worth]
     ) -> None:
         super().__init__(name, catalog, table)
         self._by_random = TablePlanner(name, catalog, by_random)
+        self._uniform = InputUniform(name).planner(catalog)
         self._worth = worth
+        self._wins: dict[float, bool] = {}
+        """With joins: by load, as a multiple of the limit, whether the same share of every source left more."""
 
     def decide(self, rates: Mapping[str, float] | None = None) -> Decision:
         chosen = super().decide(rates)
-        other = self._by_random.decide(rates)
-        if other.row is None or not overload(with_rates(self.catalog, rates)):
+        catalog = with_rates(self.catalog, rates)
+        if not overload(catalog):
+            return chosen
+        chosen = self._better(chosen, self._by_random.decide(rates))
+        return self._better(chosen, self._uniform.decide(rates)) if self._uniform_may_win(catalog) else chosen
+
+    def _uniform_may_win(self, catalog: Catalog) -> bool:
+        """Whether the same share of every source is worth a look.
+
+        With joins that share has to be sought, which is too much for every batch. So it is looked at where it
+        leaves most at the rates that this planner was made for, at about this load.
+        """
+        if not any(part.model.pairs for part in self._worth):
+            return True
+        level = max(1.05, round(catalog.load / catalog.limit, 1))
+        if level not in self._wins:
+            rates = self.catalog.scaled(level * self.catalog.limit / self.catalog.load).rates
+            cursor = self.cursor
+            ours = self._better(super().decide(rates), self._by_random.decide(rates))
+            self._wins[level] = self._better(ours, self._uniform.decide(rates)) is not ours
+            self.cursor = cursor
+        return self._wins[level]
+
+    def _better(self, chosen: Decision, other: Decision) -> Decision:
+        """The other one, if it leaves more utility by what rows are truly worth, and no more load."""
+        if other.row is None:
             return chosen
         truly = replace(other.row, utility=dict(other.row.utility))
         for part in self._worth:
@@ -444,7 +480,8 @@ class _Builder:
         changes |= {key: each for key, each in made.items() if self.drops.get(key) != each}
         self.drops = made
         delivery, utility = self.model.delivery(state), self.worth.utility(state)
-        self.delivery = delivery
+        # A step that ends at a bend, but for rounding, must not be followed by one of the piece before it.
+        self.delivery = {name: at_bend(self.worth.graphs[name], percent) for name, percent in delivery.items()}
         return TableStep(
             ratio,
             {f"{on}{' at random' if coin else ''}": each for (on, coin), each in changes.items()},

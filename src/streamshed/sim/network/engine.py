@@ -15,6 +15,7 @@ import numpy as np
 from streamshed.errors import InvalidArgument
 from streamshed.network.expressions.expression import parse
 from streamshed.network.graph import Network, inputs
+from streamshed.network.parse_step import lifted, lowered_counts, lowered_queues, with_parse_boxes
 from streamshed.network.texts import texts
 from streamshed.records import Drop
 from streamshed.sim.network import kernel
@@ -97,10 +98,12 @@ class Simulation:
     def __init__(self, scenario: Scenario, *, unlimited: bool = False) -> None:
         """`unlimited`: on a node that takes no time for anything, to learn what nothing lost would be."""
         self.scenario = scenario
-        network = scenario.network
+        # Rows are parsed in a box of its own; from outside, drops and counts are on the network's own arcs.
+        inner = with_parse_boxes(scenario.catalog)
+        network = self._network = inner.network
         self.layout = NumberedNetwork.of(network)
         speed = scenario.catalog.capacity
-        costs = {name: 0.0 if unlimited else cost / speed for name, cost in scenario.catalog.costs.items()}
+        costs = {name: 0.0 if unlimited else cost / speed for name, cost in inner.costs.items()}
         self._drop_cost = 0.0 if unlimited else scenario.catalog.drop_cost / speed
         # Coins have a seed of their own; arrivals and values one for each source, whatever the others do.
         coins, *seeds = np.random.SeedSequence(scenario.seed).spawn(1 + len(network.sources))
@@ -157,10 +160,12 @@ class Simulation:
 
         They also take their share of the rows that wait on their arcs by then.
         """
+        arcs = self.scenario.network.arcs
         for drop in drops:
-            if drop.at not in self.layout.arc:
-                raise InvalidArgument("no such arc", got=drop.at, hint=", ".join(self.layout.arc))
-        ordered = tuple(sorted(drops, key=lambda drop: self.layout.arc[drop.at]))
+            if drop.at not in arcs:
+                raise InvalidArgument("no such arc", got=drop.at, hint=", ".join(arcs))
+        inside = lifted(drops, self.scenario.catalog)
+        ordered = tuple(sorted(inside, key=lambda drop: self.layout.arc[drop.at]))
         self._changed |= ordered != self._drops
         self._drops = ordered
 
@@ -223,7 +228,7 @@ class Simulation:
 
     def unbalanced(self) -> list[str]:
         """Places where rows appeared or vanished: none. Checks every box and output by itself."""
-        state, network = self._state, self.scenario.network
+        state, network = self._state, self._network
         offered, passed = state.offered.sum(axis=0), (state.offered - state.shed).sum(axis=0)
         wrong = []
         for name, index in self.layout.box.items():
@@ -273,23 +278,30 @@ class Simulation:
     def passed(self) -> dict[str, tuple[int, int]]:
         """For each arc, the rows that reached its drops and those that passed them."""
         offered, shed = self._state.offered.sum(axis=0), self._state.shed.sum(axis=0)
-        return {name: (int(offered[i]), int(offered[i] - shed[i])) for name, i in self.layout.arc.items()}
+        inside = {name: (int(offered[i]), int(offered[i] - shed[i])) for name, i in self.layout.arc.items()}
+        return lowered_counts(inside, self.scenario.catalog)
 
     def passed_by_origin(self) -> dict[tuple[str, str], tuple[int, int]]:
         """The same for each (origin of the rows, arc)."""
-        found: dict[tuple[str, str], tuple[int, int]] = {}
+        inside: dict[str, dict[str, tuple[int, int]]] = {}
         for each in self.layout.classes:
+            found = inside.setdefault(each.origin, {})
             for name in each.arcs:
                 index = self.layout.arc[name]
                 reached, shed = self._state.offered[each.index, index], self._state.shed[each.index, index]
-                before = found.get((each.origin, name), (0, 0))
-                found[each.origin, name] = (before[0] + int(reached), before[1] + int(reached - shed))
-        return found
+                before = found.get(name, (0, 0))
+                found[name] = (before[0] + int(reached), before[1] + int(reached - shed))
+        return {
+            (origin, name): rows
+            for origin, counts in inside.items()
+            for name, rows in lowered_counts(counts, self.scenario.catalog).items()
+        }
 
     def _queued(self) -> dict[str, int]:
         arcs = self._state.entry[kernel.entries(self._state)]["arc"]
         counts = np.bincount(arcs, minlength=len(self.layout.arc))
-        return {name: int(counts[index]) for name, index in self.layout.arc.items()}
+        inside = {name: int(counts[index]) for name, index in self.layout.arc.items()}
+        return lowered_queues(inside, self.scenario.catalog)
 
     def _recent_latency(self) -> dict[str, float]:
         sums, counts = self._recent.T.copy()
@@ -399,7 +411,7 @@ class Simulation:
         entries = np.concatenate(sunk)
         for name in self._boxes:
             sides = []
-            for each in self.scenario.network.arcs_into(name):
+            for each in self._network.arcs_into(name):
                 positions = entries["row"][entries["arc"] == self.layout.arc[each]]
                 sides.append(joined([part for _, part in self._pool.rows_at(positions)]))
             self._served[name] = sides
@@ -412,7 +424,7 @@ class Simulation:
 
     def _results(self, horizon: float) -> None:
         for name, box in self._boxes.items():
-            sides = self._served.pop(name, None) or [EMPTY for _ in self.scenario.network.arcs_into(name)]
+            sides = self._served.pop(name, None) or [EMPTY for _ in self._network.arcs_into(name)]
             above = [float(self._pending[n].arrived.min()) for n in self._above[name] if n in self._pending]
             made = box.take(sides, min([horizon, *above]), self.now)
             if len(made):

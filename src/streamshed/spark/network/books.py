@@ -69,7 +69,10 @@ def _arcs(flows: Flows, layout: QueryLayout) -> dict[str, RowCounts]:
         passed = flows.passed[on]
         arrived = max(came.get(start, 0), passed)
         failed = passed - flows.left[end] if end in layout.load_aware else 0
-        found[on] = RowCounts(arrived, arrived - passed, failed, cut=min(flows.cut.get(on, 0), arrived - passed))
+        shed = arrived - passed
+        expired = min(flows.expired.get(on, 0), shed)
+        cut = min(flows.cut.get(on, 0), shed - expired)
+        found[on] = RowCounts(arrived, shed, failed, cut=cut, expired=expired)
     return found
 
 

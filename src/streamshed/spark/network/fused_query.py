@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streamshed.spark.network.expiry_gates import ExpiryGate, ExpiryGates
 from streamshed.spark.network.load_aware_box import Loss
 from streamshed.spark.network.network_control import PlanSpan
-from streamshed.spark.network.network_query import NetworkQuery, view_numbers
+from streamshed.spark.network.network_query import BatchCounts, NetworkQuery, view_numbers
 from streamshed.spark.network.slots import Numbers, Slots, quoted
 from streamshed.spark.network.sql import Writer, raw_arc
-from streamshed.spark.network.time_gates import Cut, TimeGate, TimeGates
+from streamshed.spark.network.time_gates import TimeGate, TimeGates
 from streamshed.spark.orders.batch_clock import BatchClock
 from streamshed.spark.watch.plan_counts import ARRIVED, PlanReader, mark
 
@@ -50,7 +51,9 @@ class FusedQuery(NetworkQuery):
         super().__init__(*args, **keywords)
         number = next(view_numbers)
         # One deadline for all plans of a batch, which are made one after the other.
-        self.gates = TimeGates(self.layout, BatchClock(self.spark, absolute=True), self.gates.first_serial)
+        clock = BatchClock(self.spark, absolute=True)
+        self.gates = TimeGates(self.layout, clock, self.gates.first_serial)
+        self.expiry = ExpiryGates(self.layout, clock, self.expiry.first_serial, self.parsers)
         self._input = f"streamshed_{number}_in"
         self._parsed = {name: f"streamshed_{number}_p{index}" for index, name in enumerate(self.layout.sources)}
         self._hidden: dict[str, set[int]] = {}
@@ -126,16 +129,15 @@ class FusedQuery(NetworkQuery):
         with self._ours("the plan of a batch could not be looked up, and all of its rows are kept"):
             batch_time = self._batch_time(number)
             span = span if batch_time is None else self.control.history.at(batch_time)
-        self._limit()
+        self._limit(batch_time)
         lost: dict[str, Loss] = {}
         stages: list[_Stage] = []
         kept: list[DataFrame] = []
-        several = len(self.layout.sources) > 1
         try:
-            if several:
+            if self._several:
                 # Each source is read by itself, but all of them are one stream here: keep it, to read it once.
                 kept.append(rows.localCheckpoint(eager=True))
-            writer = self._writer(kept[0] if several else rows, span, number)
+            writer = self._writer(kept[0] if self._several else rows, span, number)
             for name in self.layout.shared:
                 if name in self.load_aware:
                     (on,) = self.layout.network.arcs_into(name)
@@ -148,7 +150,7 @@ class FusedQuery(NetworkQuery):
                 stages.append((name, text, made))
                 # At once: two readers that start on two executors would both compute it.
                 kept.append(made.localCheckpoint(eager=True))
-                self._show(self.gates.at.get(name), kept[-1], self._views[name])
+                self._show(self._time_gate(name, self.gates.at), kept[-1], self._views[name])
                 writer.views = {**writer.views, name: self._views[name]}
                 if name in self.load_aware:
                     with self._ours("what a load-aware box dropped could not be read", blinds=True):
@@ -156,7 +158,7 @@ class FusedQuery(NetworkQuery):
             stages += self._deliver(session, writer, number)
             with self._ours("the rows of a batch could not be counted", blinds=True):
                 if batch_time is not None and lost.keys() == self.load_aware.keys():
-                    self._counted(number, *self._count(stages, lost))
+                    self._counted(number, self._count(stages, lost))
             if time.monotonic() >= self._sample_at:
                 self._sample_at = time.monotonic() + _SAMPLE_EVERY
                 with self._ours("the values of a batch could not be sampled"):
@@ -167,23 +169,42 @@ class FusedQuery(NetworkQuery):
                     each._jdf.queryExecution().logical().rdd().unpersist(False)
         self._took = time.monotonic() - begun
 
-    def _limit(self) -> None:
-        """Set the deadline of the batch that begins."""
+    def _limit(self, batch_time: int | None) -> None:
+        """Set the deadline of the batch that begins, and how old its rows may be; no row is, if nobody knows."""
         self._hidden = {}
         with self._ours("the time budget of a batch could not be set"):
             limits, stride = self.runtime.limits()
             if limits.budget is not None:
                 limits = replace(limits, budget=time.time() + limits.budget)
+            if limits.expiry is not None:
+                oldest = None if batch_time is None else batch_time / 1000.0 - limits.expiry
+                limits = replace(limits, expiry=oldest)
             self.gates.clock.set(limits, _FOREVER, stride)
 
-    def _show(self, gate: TimeGate | None, rows: DataFrame, view: str, text: str = "") -> None:
-        """Have rows read under a name, behind their gate if there is a deadline; `text` is their SQL."""
-        if gate is not None and self.gates.clock.limits.budget is not None:
+    def _show(self, gates: Sequence[ExpiryGate | TimeGate], rows: DataFrame, view: str, text: str = "") -> None:
+        """Have rows read under a name, behind these gates; `text` is their SQL."""
+        hidden = self._marks_in(text)
+        for gate in gates:
             rows = gate.before(rows)
-            self._hidden[view] = gate.marks | self._marks_in(text)
-        elif text:
-            self._hidden[view] = self._marks_in(text)
+            hidden |= gate.marks
+        if hidden:
+            self._hidden[view] = hidden
         rows.createOrReplaceTempView(view)
+
+    def _time_gate(self, name: str, gates: Mapping[str, TimeGate]) -> list[TimeGate]:
+        """The gate at a place, if there is one and this batch has a deadline."""
+        return [gates[name]] if name in gates and self.gates.clock.limits.budget is not None else []
+
+    def _expiry_gate(self, name: str, *, raw: bool) -> list[ExpiryGate]:
+        """The gate for what is too old of a source, if this is its place and rows of this batch can be."""
+        gate = self.expiry.at.get(name)
+        if gate is None or self.expiry.clock.limits.expiry is None:
+            return []
+        return [gate] if (gate.raw and not self._several) == raw else []
+
+    @property
+    def _several(self) -> bool:
+        return len(self.layout.sources) > 1
 
     def _is_rehearsal(self, number: int) -> bool:
         return number in self._rehearsed
@@ -226,8 +247,11 @@ class FusedQuery(NetworkQuery):
 
     def _writer(self, rows: DataFrame, span: PlanSpan, number: int) -> Writer:
         names = self.layout.sources
-        only = self.gates.at_input.get(names[0]) if len(names) == 1 else None
-        self._show(only, rows, self._input)
+        at_input: list[ExpiryGate | TimeGate] = []
+        if not self._several:
+            at_input += self._expiry_gate(names[0], raw=True)
+            at_input += self._time_gate(names[0], self.gates.at_input)
+        self._show(at_input, rows, self._input)
         inputs = dict.fromkeys(names, self._input)
         if len(inputs) > 1:
             inputs = {
@@ -256,19 +280,19 @@ class FusedQuery(NetworkQuery):
             counting=len(inputs) == 1,
             ranges=self._ranges.__getitem__,
         )
-        self._gate_parsed(writer, rows.sparkSession, several=len(inputs) > 1)
+        self._gate_parsed(writer, rows.sparkSession)
         return writer
 
-    def _gate_parsed(self, writer: Writer, session: SparkSession, *, several: bool) -> None:
+    def _gate_parsed(self, writer: Writer, session: SparkSession) -> None:
         """Put the gates of sources behind their parse where they cannot be in front of it."""
-        if self.gates.clock.limits.budget is None:
-            return
         for name in self.layout.sources:
-            gate = self.gates.at.get(name)
-            behind = several or name not in self.gates.at_input
-            if gate is not None and behind and name not in self.layout.shared:
+            gates: list[ExpiryGate | TimeGate] = [*self._expiry_gate(name, raw=False)]
+            behind = self._several or name not in self.gates.at_input
+            if behind and name not in self.layout.shared:
+                gates += self._time_gate(name, self.gates.at)
+            if gates:
                 text = writer.computed(name)
-                self._show(gate, session.sql(text), self._parsed[name], text)
+                self._show(gates, session.sql(text), self._parsed[name], text)
                 writer.views = {**writer.views, name: self._parsed[name]}
 
     def _armed(self, numbers: Numbers, number: int) -> bool:
@@ -293,25 +317,26 @@ class FusedQuery(NetworkQuery):
             self._rehearsed.add(number)
         return number in self._rehearsed
 
-    def _count(self, stages: list[_Stage], lost: dict[str, Loss]) -> tuple[dict[str, int], dict[str, Loss], Cut]:
-        """Rows by source, box and arc, from the plans that a batch ran, and what the clock took of them."""
+    def _count(self, stages: list[_Stage], lost: dict[str, Loss]) -> BatchCounts:
+        """Rows by source, box and arc, from the plans that a batch ran, and what gates took of them."""
         by_stage = self._read(stages)
         counts: dict[str, int] = {}
         for found in by_stage.values():
             for number, rows in found.items():
                 if number in self._named:
                     counts[self._named[number]] = counts.get(self._named[number], 0) + rows
-        cut = self.gates.cut(by_stage)
-        if len(self.layout.sources) > 1:
+        cut, expired = self.gates.cut(by_stage), self.expiry.taken(by_stage, all_behind=self._several)
+        if self._several:
             # Each of several sources is counted in the plan that reads them.
             wanted = {self.marks.of[name] for name in self.layout.sources}
             plan = self._execution.lastExecution().executedPlan()
             read = self._readers.setdefault("", PlanReader()).read_marks(plan, wanted)
             counts |= {self._named[number]: rows for number, rows in read.items()}
         else:
-            for name, rows in cut.raw.items():
-                counts[name] = counts.get(name, 0) + rows  # its mark is behind the gate
-        return counts, lost, cut
+            for before in (cut.raw, expired.raw):
+                for name, rows in before.items():
+                    counts[name] = counts.get(name, 0) + rows  # its mark is behind these gates
+        return BatchCounts(counts, lost, cut, expired)
 
     def _read(self, stages: list[_Stage]) -> dict[str, dict[int, int]]:
         """Rows by stage and mark."""

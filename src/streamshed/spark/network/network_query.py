@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from streamshed.errors import StreamshedError
 from streamshed.network.graph import Map, Udf, Union, ends
 from streamshed.quality.row_counts import RowCounts, by_source
 from streamshed.records import Flows, Sample
+from streamshed.spark.network.expiry_gates import NONE_EXPIRED, Expired, ExpiryGates
 from streamshed.spark.network.load_aware_box import LoadAwareBox, Loss
 from streamshed.spark.network.network_control import NetworkControl
 from streamshed.spark.network.query_layout import QueryLayout
@@ -74,7 +75,11 @@ def marks_for(layout: QueryLayout, slots: Slots) -> Marks:
 
 
 def flows(
-    layout: QueryLayout, counts: Mapping[str, int], lost: Mapping[str, Loss] | None = None, cut: Cut = NOTHING_CUT
+    layout: QueryLayout,
+    counts: Mapping[str, int],
+    lost: Mapping[str, Loss] | None = None,
+    cut: Cut = NOTHING_CUT,
+    expired: Expired = NONE_EXPIRED,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Rows that passed each arc, and that left each node, from the rows that were counted.
 
@@ -82,8 +87,8 @@ def flows(
     """
     lost = lost or {}
     network = layout.network
-    left: dict[str, int] = {
-        name: counts.get(raw_arc(name), counts.get(name, 0) - cut.raw.get(name, 0)) for name in layout.sources
+    left = {
+        name: rows - expired.parsed.get(name, 0) for name, rows in parsed(layout, counts, cut, expired).items()
     }
     passed: dict[str, int] = {}
 
@@ -108,14 +113,41 @@ def flows(
     return passed, left
 
 
+def parsed(layout: QueryLayout, counts: Mapping[str, int], cut: Cut, expired: Expired) -> dict[str, int]:
+    """Rows of each source that were left when it came to the parse, if it has one."""
+    found = {}
+    for name in layout.sources:
+        before = cut.raw.get(name, 0) + expired.raw.get(name, 0)
+        found[name] = counts.get(raw_arc(name), counts.get(name, 0) - before)
+    return found
+
+
 def cut_by_arc(layout: QueryLayout, cut: Cut) -> dict[str, int]:
     """Rows that the clock took from each arc: what a source lost before its parse is lost to all of its arcs."""
     lost = {on: cut.raw.get(ends(on)[0], 0) + cut.arcs.get(on, 0) for on in layout.arcs}
     return {on: rows for on, rows in lost.items() if rows}
 
 
+def expired_by_arc(layout: QueryLayout, expired: Expired) -> dict[str, int]:
+    """Rows that were too old for each arc: a source's are lost to all of its arcs."""
+    lost = {on: expired.of(ends(on)[0]) for on in layout.arcs}
+    return {on: rows for on, rows in lost.items() if rows}
+
+
 class BatchFailed(StreamshedError):
     """A batch of a network failed; what Spark said is in the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """What was counted in one batch of a query."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    """By source, box and arc; a source's are all that it gave."""
+    lost: Mapping[str, Loss] = field(default_factory=dict)
+    """By load-aware box."""
+    cut: Cut = NOTHING_CUT
+    expired: Expired = NONE_EXPIRED
 
 
 class _Probe:
@@ -195,9 +227,10 @@ class NetworkQuery:
             for source in layout.network.sources
             if source.name in layout.sources and source.parse is not None
         }
+        self.expiry = ExpiryGates(layout, self.clock, self.gates.next_serial, self.parsers)
         self.query: StreamingQuery | None = None
         self.serial = next_serial()
-        self._counts: dict[int, tuple[Mapping[str, int], Mapping[str, Loss], Cut]] = {}
+        self._counts: dict[int, BatchCounts] = {}
         self._watch: QueryWatch | None = None
         self._named = {mark: name for name, mark in self.marks.of.items()}
         self._execution: Any = None
@@ -260,12 +293,10 @@ class NetworkQuery:
         self.control.begun(self.name, number, time)
         return time
 
-    def _counted(
-        self, number: int, counts: Mapping[str, int], lost: Mapping[str, Loss], cut: Cut = NOTHING_CUT
-    ) -> None:
+    def _counted(self, number: int, counts: BatchCounts) -> None:
         """Keep what a batch counted until it is reported."""
         with self._lock:
-            self._counts[number] = (counts, lost, cut)
+            self._counts[number] = counts
             for old in sorted(self._counts)[:-_REMEMBERED]:
                 del self._counts[old]
 
@@ -306,61 +337,69 @@ class NetworkQuery:
     def finished(self, sample: Sample) -> None:
         """A batch was reported."""
         with self._lock:
-            counts, lost, cut = self._counts.pop(sample.batch, (None, {}, NOTHING_CUT))
+            counts = self._counts.pop(sample.batch, None)
             for number in [n for n in self._counts if n < sample.batch]:
                 del self._counts[number]
         try:
             if counts is None:
                 self.runtime.missed(self, sample.batch)
             else:
-                self._tell(sample, counts, lost, cut)
+                self._tell(sample, counts)
         finally:
             # Until here its plan was asked for; from now on it never is.
             self.control.finished(self.name, sample.batch)
 
-    def _tell(self, sample: Sample, counts: Mapping[str, int], lost: Mapping[str, Loss], cut: Cut) -> None:
-        passed, left = flows(self.layout, counts, lost, cut)
+    def _tell(self, sample: Sample, counts: BatchCounts) -> None:
+        lost, cut, expired = counts.lost, counts.cut, counts.expired
+        passed, left = flows(self.layout, counts.rows, lost, cut, expired)
         if self._watch is not None:
             for name, box in self.load_aware.items():
                 (on,) = self.layout.network.arcs_into(name)
                 box.finished(self._watch, sample, passed[on] + lost[name].shed)
-        thinned = sample.keep < 1.0 or any(each.shed for each in lost.values()) or bool(cut)
+        thinned = sample.keep < 1.0 or any(each.shed for each in lost.values()) or bool(cut) or bool(expired)
         spared = {self.layout.network.arcs_into(name)[0]: each.would_shed for name, each in lost.items()}
-        told = self._sample(sample, counts, passed, left, thinned=thinned, would_shed=spared, cut=cut)
+        told = self._sample(sample, counts, passed, left, thinned=thinned, would_shed=spared)
         self.runtime.finished(self, told)
 
     def looked_at(self, sample: Sample) -> None:
         """A batch has been running for long."""
-        self.runtime.running(self, self._sample(sample, {}, {}, {}, thinned=sample.keep < 1.0))
+        self.runtime.running(self, self._sample(sample, BatchCounts(), {}, {}, thinned=sample.keep < 1.0))
 
     def _sample(
         self,
         seen: Sample,
-        counts: Mapping[str, int],
+        counts: BatchCounts,
         passed: dict[str, int],
         left: dict[str, int],
         *,
         thinned: bool,
         would_shed: Mapping[str, int] | None = None,
-        cut: Cut = NOTHING_CUT,
     ) -> Sample:
-        by_arc = cut_by_arc(self.layout, cut)
+        by_arc = cut_by_arc(self.layout, counts.cut)
         flows = Flows(
-            arrived={name: counts[name] for name in self.layout.sources if name in counts},
+            arrived={name: counts.rows[name] for name in self.layout.sources if name in counts.rows},
             passed=passed,
             left={name: left[name] for name in self.layout.boxes if name in left},
             would_shed={on: rows for on, rows in (would_shed or {}).items() if rows},
             cut=by_arc,
+            parsed={
+                name: rows
+                for name, rows in parsed(self.layout, counts.rows, counts.cut, counts.expired).items()
+                if name in self.parsers and name in counts.rows
+            },
+            expired=expired_by_arc(self.layout, counts.expired),
             thinned=thinned,
         )
         arrived = sum(flows.arrived.values())
         lost = _in_source_rows(flows, by_arc) if by_arc else 0
+        expired = counts.expired.total
         return replace(
             seen,
             query=self.name,
             arrived=arrived,
-            kept=arrived - lost,
+            kept=arrived - lost - expired,
             cut=lost,
+            expired=expired,
             flows=flows,
             rehearsal=self._is_rehearsal(seen.batch),
         )

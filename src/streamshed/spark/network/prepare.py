@@ -34,7 +34,9 @@ from streamshed.network.graph import (
     TopK,
     Udf,
 )
+from streamshed.spark.arguments import check_choice
 from streamshed.spark.load_aware.cost_control import Goal
+from streamshed.spark.network.expiry_gates import tells_age
 from streamshed.spark.network.query_layout import NetworkLayout, QueryLayout
 from streamshed.spark.network.slots import Slots
 from streamshed.spark.network.sql import Marks, Parser, Writer, spark_type
@@ -138,6 +140,24 @@ def _check_path(spark: SparkSession, path: str, source: Source, options: Mapping
     found = hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).globStatus(hadoop)
     if found is None or not len(found):
         raise InvalidNetwork([Problem(path, "there is no such file or folder", place, "a folder that exists")])
+
+
+def check_expired(network: Network, expired: str) -> None:
+    """Whether rows that are too old can be told: `expired="drop"` needs an arrival time at every source."""
+    check_choice("way with rows that are too late already (expired)", expired, ("keep", "drop"))
+    if expired == "keep":
+        return
+    problems = []
+    for source in network.sources:
+        path = f"sources.{source.name}.arrived"
+        hint = "`arrived` at the source: a TIMESTAMP of its schema"
+        if source.arrived is None:
+            problems.append(Problem(path, 'expired="drop" needs the time at which rows arrived', None, hint))
+        elif not tells_age(network, source):
+            got = network.column(source.name, source.arrived).type
+            problems.append(Problem(path, 'expired="drop" needs a time, and this column is none', got, hint))
+    if problems:
+        raise InvalidNetwork(problems, f"the network {network.name!r}")
 
 
 def check_before_spark(network: Network, *, local: bool) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Box, Network, Udf, arc, ends, inputs
+from streamshed.network.graph import Network, Udf, arc, ends, inputs
 
 
 @dataclass(frozen=True)
@@ -112,29 +112,20 @@ class NetworkLayout:
 
     def physical(self, catalog: Catalog) -> Catalog:
         """The catalog of what really runs: a box that runs in several queries costs that many times."""
-        return replace(catalog, costs={name: cost * self.copies[name] for name, cost in catalog.costs.items()})
+        reading = {name: sum(name in query.nodes for query in self.queries) for name in catalog.parses}
+        return replace(
+            catalog,
+            costs={name: cost * self.copies[name] for name, cost in catalog.costs.items()},
+            parses={name: cost * reading[name] for name, cost in catalog.parses.items()},
+        )
 
     def of_query(self, catalog: Catalog, query: QueryLayout) -> Catalog:
         """The catalog of one query alone: what runs elsewhere costs nothing here."""
         return replace(
             catalog,
             costs={name: cost if name in query.nodes else 0.0 for name, cost in catalog.costs.items()},
+            parses={name: cost for name, cost in catalog.parses.items() if name in query.nodes},
         )
-
-    def parsing(self, catalog: Catalog) -> Catalog:
-        """The catalog with the parsing of raw rows charged to the boxes that read them.
-
-        That is where drops at random save it. Drops by value do not: they need the parsed row.
-        """
-        costs = dict(catalog.costs)
-        for source in self.network.sources:
-            readers = self.network.consumers[source.name]
-            for name in readers:
-                box = self.network.nodes[name]
-                # A box of several inputs charges the rows of all alike.
-                if source.parse is not None and isinstance(box, Box) and len(box.inputs) == 1:
-                    costs[name] += source.parse.get("cost", 0.0) / len(readers)
-        return replace(catalog, costs=costs)
 
 
 def candidates(network: Network) -> tuple[str, ...]:

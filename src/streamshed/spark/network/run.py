@@ -20,6 +20,7 @@ from streamshed.renamed import renamed
 from streamshed.spark import arguments
 from streamshed.spark.network.prepare import (
     check_boxes,
+    check_expired,
     check_formats,
     check_sinks,
     register_functions,
@@ -49,6 +50,7 @@ def run(
     floor: float | None = None,
     max_shed: float | None = None,
     budget: bool | str | float | timedelta = True,
+    expired: str = "keep",
     state: str | None = None,
     trigger: Mapping[str, Any] | None = None,
     pin: Sequence[Drop] | None = None,
@@ -80,6 +82,7 @@ def run(
     floor: float | None = None,
     max_shed: float | None = None,
     budget: bool | str | float | timedelta = True,
+    expired: str = "keep",
     state: str | None = None,
     trigger: str | Mapping[str, Any] | None = None,
     pin: Sequence[Drop] | None = None,
@@ -110,6 +113,10 @@ def run(
         Whether batches may be given a time until which rows are let in; what comes later is dropped
         (`Report.cut`). True: as the controller finds right; a time: no more than that; False: only plans drop
         rows. See `ss.shed`.
+    expired
+        "drop": rows that were older than the bound when their batch began are dropped first, at their source
+        (`Report.expired`); every source needs `arrived`, a TIMESTAMP. Protected rows pass. With it a network is
+        back inside its bound soon after an outage. "keep": they are rows like others.
     state
         Folder for the checkpoints of the queries and for the plans. A network that is run again with the same
         folder goes on where it stopped. Default: a temporary one.
@@ -133,7 +140,8 @@ def run(
     bound = seconds(latency, "latency")
     by_age = real_time_trigger(trigger)
     if by_age is not None:
-        _check_unused({"max_shed": max_shed, "budget": None if budget is True else budget, "pin": pin})
+        refused = {"max_shed": max_shed, "budget": None if budget is True else budget, "pin": pin}
+        _check_unused(refused | {"expired": None if expired == "keep" else expired})
     allowed = arguments.check_budget(budget, bound)
     limits = Limits(
         arguments.check_mode(mode),
@@ -144,6 +152,7 @@ def run(
     chosen = network_policy(policy) if isinstance(policy, str) else policy
     place: Store | None = None
     how = {} if by_age is not None else check_trigger(trigger)
+    check_expired(with_timestamps(network), expired)
     rows = streams(spark, network, sources)
     network = with_timestamps(network)
     specs = check_sinks(network, sinks)
@@ -165,7 +174,9 @@ def run(
         check_boxes(spark, network, rows, functions)
         made_sinks = {name: sink_for(spark, name, spec) for name, spec in specs.items()}
         place = _place(spark, state)
-        running = RunningNetwork(spark, network, chosen, bound, limits, place, made_sinks, functions, allowed)
+        running = RunningNetwork(
+            spark, network, chosen, bound, limits, place, made_sinks, functions, allowed, expired
+        )
         if pin is not None:
             running.pin(pin)
         running.launch(rows, how)

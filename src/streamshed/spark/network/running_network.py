@@ -22,7 +22,6 @@ from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.loop import Controller, Limits, QueryLoad
 from streamshed.loop.arrival_rate import ArrivalRate
 from streamshed.loop.network_shedding import NetworkShedding
-from streamshed.loop.workload import CatalogWork
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import Network, Udf
 from streamshed.network.qos import LossGraph
@@ -42,7 +41,8 @@ from streamshed.spark.network.load_aware_box import LoadAwareBox
 from streamshed.spark.network.network_control import NetworkControl
 from streamshed.spark.network.network_query import NetworkQuery
 from streamshed.spark.network.number_carrier import NumberCarrier
-from streamshed.spark.network.prepare import function_of
+from streamshed.spark.network.parsed_work import ParsedWork
+from streamshed.spark.network.prepare import check_expired, function_of
 from streamshed.spark.network.query_layout import NetworkLayout
 from streamshed.spark.network.sinks import MemorySink
 from streamshed.spark.network.slots import Slots
@@ -67,14 +67,14 @@ class NetworkFailed(StreamshedError):
 class RunningNetwork(Handle):
     """The handle of a running network: its queries, its plan and why, its books, and its settings.
 
-    `latency`, `mode`, `floor`, `max_shed`, `budget` and `policy` can be set while it runs. As a context manager it
-    closes itself:
+    `latency`, `mode`, `floor`, `max_shed`, `budget`, `expired` and `policy` can be set while it runs. As a context
+    manager it closes itself:
 
         with ss.run(spark, network, …) as running:
             running.await_termination(60)
     """
 
-    settings: ClassVar[tuple[str, ...]] = ("latency", "mode", "floor", "max_shed", "budget", "policy")
+    settings: ClassVar[tuple[str, ...]] = ("latency", "mode", "floor", "max_shed", "budget", "expired", "policy")
     network: Network
     sinks: Mapping[str, Any]
     """What each output is written to."""
@@ -92,6 +92,7 @@ class RunningNetwork(Handle):
         sinks: Mapping[str, Any],
         functions: Mapping[str, str],
         budget: float | None = None,
+        expired: str = "keep",
     ) -> None:
         """`place` is the folder of the checkpoints; it goes with this handle if it is a temporary one.
 
@@ -102,6 +103,7 @@ class RunningNetwork(Handle):
         self.sinks = sinks
         self.samples = deque(maxlen=10_000)
         self._functions = functions
+        self._expired = expired
         self._spark = spark
         self._place = place
         self._store = Store(spark, place.path("streamshed"))
@@ -114,12 +116,17 @@ class RunningNetwork(Handle):
         self._clock = BatchClock(spark)
         self._clocks = ClockSkew.of(spark)
         self._budget = BudgetCarrier(self._clock, budget, int(cores), self._clocks.agree)
-        physical, works = self._weighed(policy)
         outputs = {query.name: query.outputs for query in self._layout.queries}
         self._shedding = NetworkShedding(
-            policy, physical, rate=lambda: ArrivalRate(window=self.latency / 2.0), outputs=outputs
+            policy,
+            self._layout.physical(self._costs),
+            rate=lambda: ArrivalRate(window=self.latency / 2.0),
+            outputs=outputs,
         )
-        self._works = {name: CatalogWork(one, self._selectivities) for name, one in works.items()}
+        self._works = {
+            query.name: ParsedWork(self._layout.of_query(self._costs, query), self._selectivities)
+            for query in self._layout.queries
+        }
         self._controller = Controller(
             self._shedding,
             latency=latency,
@@ -217,10 +224,7 @@ class RunningNetwork(Handle):
     def policy(self, policy: str | NetworkPolicy) -> None:
         chosen = network_policy(policy) if isinstance(policy, str) else policy
         with self._locked():
-            physical, works = self._weighed(chosen)
-            for name, one in works.items():
-                self._works[name].catalog = one
-            self._shedding.use(chosen, replace(self._shedding.catalog, costs=physical.costs))
+            self._shedding.use(chosen, self._shedding.catalog)
             self._controller.replan()
 
     @property
@@ -279,6 +283,18 @@ class RunningNetwork(Handle):
             self._budget.most = wanted
             self._controller.configure(budget=wanted != 0.0)
             self._adopt()
+
+    @property
+    def expired(self) -> str:
+        """What becomes of rows that were older than the bound when their batch began: "keep" or "drop"."""
+        return self._expired
+
+    @expired.setter
+    def expired(self, expired: str) -> None:
+        check_expired(self.network, expired)
+        with self._locked():
+            self._expired = expired
+            self._limit()
 
     @property
     def latency(self) -> float:
@@ -536,12 +552,6 @@ class RunningNetwork(Handle):
 
     # How a plan is made.
 
-    def _weighed(self, policy: NetworkPolicy) -> tuple[Catalog, dict[str, Catalog]]:
-        """What really runs and could be saved by this policy, in all and by query."""
-        layout = self._layout
-        catalog = self._costs if getattr(policy, "by_value", False) else layout.parsing(self._costs)
-        return layout.physical(catalog), {query.name: layout.of_query(catalog, query) for query in layout.queries}
-
     def _measured(self) -> Catalog:
         """The catalog with the selectivities seen so far."""
         return self._shedding.catalog.measured(selectivities=self._shedding.selectivities)
@@ -588,7 +598,14 @@ class RunningNetwork(Handle):
             self._budget.open()
             return
         draining = self._pinned is None and any(query.draining for query in self._queries.values())
-        self._budget.carry_out(self._enforcer.current.plan, self.latency, floor=self.floor, draining=draining)
+        drops = self._expired == "drop" and self.mode is Mode.ENFORCE
+        self._budget.carry_out(
+            self._enforcer.current.plan,
+            self.latency,
+            floor=self.floor,
+            expiry=self.latency if drops else None,
+            draining=draining,
+        )
 
     def _announce(self) -> None:
         """Tell of the plan in force, if it is another."""

@@ -7,12 +7,11 @@ Every arc at which a policy may drop has a slot in one array of numbers:
 A row passes if its hash, a whole number below 2⁵³, is less than `inside` if its value lies in one of the
 ranges [low, high), and less than `outside` if not. Drops at random have both the same; drops by value spare
 what is outside. An arc with no field to drop by has a slot of one number. A source whose rows are still raw
-has a slot in front of the parse as well. Null means keep.
+has a slot in front of the parse as well: what all of its arcs drop at random, they drop there. Null means keep.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -24,6 +23,7 @@ from streamshed.network.expressions.analysis import passing
 from streamshed.network.expressions.expression import Binary, Expression, Field, Literal, Unary, parse
 from streamshed.network.expressions.ranges import Ranges
 from streamshed.network.graph import Column, Network, ends
+from streamshed.network.parse_step import early, lifted, with_parse_boxes
 from streamshed.network.value_flow.drop_fields import drop_fields
 from streamshed.network.value_flow.flow_model import FlowModel
 from streamshed.policies.contract import protection
@@ -93,8 +93,8 @@ class Slots:
         by_arc: dict[str, list[Drop]] = {}
         for drop in drops:
             by_arc.setdefault(drop.at, []).append(drop)
-        early = self._before_parse(by_arc)
-        for source, keep in early.items():
+        before_parse = self._before_parse(by_arc)
+        for source, keep in before_parse.items():
             numbers[self.raw[source]] = float(round(keep * WHOLE))
         for on, several in by_arc.items():
             slot = self.slots.get(on)
@@ -109,10 +109,11 @@ class Slots:
                     outside *= drop.keep
                 else:
                     spans = _few(ranges)
-            if ends(on)[0] in early:
+            share = before_parse.get(ends(on)[0], 1.0)
+            if share < 1.0:
                 # What the drop before the parse left, thinned further; none of it where that is enough.
-                inside = outside = outside / early[ends(on)[0]] if early[ends(on)[0]] > 0 else 1.0
-                if outside >= 1.0:
+                inside, outside = (min(1.0, keep / share) if share > 0 else 1.0 for keep in (inside, outside))
+                if min(inside, outside) >= 1.0:
                     continue
             if slot.field is None or not spans:
                 numbers[slot.at : slot.at + slot.size] = self._random(slot, _threshold(outside))
@@ -127,13 +128,10 @@ class Slots:
         return [threshold, threshold, *[end for _ in range(RANGES) for end in _NONE]]
 
     def _before_parse(self, drops: Mapping[str, Sequence[Drop]]) -> dict[str, float]:
-        """Sources all of whose arcs drop at random, with the share that the mildest of them keeps."""
-        found = {}
-        for source in self.raw:
-            mine = [drops.get(name, ()) for name in self.network.arcs_out_of(source)]
-            if all(several and all(drop.where is None for drop in several) for several in mine):
-                found[source] = max(math.prod(drop.keep for drop in several) for several in mine)
-        return found
+        """Sources all of whose arcs drop at random, with the share that the mildest of them keeps so."""
+        every = [drop for several in drops.values() for drop in several]
+        shares = {source: early(every, self.network.arcs_out_of(source)) for source in self.raw}
+        return {source: share for source, share in shares.items() if share < 1.0}
 
     def active(self, numbers: Numbers, arc: str) -> bool:
         """Whether anything is dropped on an arc."""
@@ -163,8 +161,9 @@ class Slots:
 
     def left(self, drops: Sequence[Drop], catalog: Catalog) -> float:
         """Share of the work that drops leave, by the catalog."""
-        model = FlowModel(catalog)
-        return model.state(model.keeps(drops)).load / catalog.load if catalog.load > 0 else 1.0
+        model = FlowModel(with_parse_boxes(catalog))
+        left = model.state(model.keeps(lifted(drops, catalog))).load
+        return left / catalog.load if catalog.load > 0 else 1.0
 
     def shares(self, drops: Sequence[Drop], catalog: Catalog) -> Mapping[str, float]:
         """Share of its rows that each output is to get under drops."""

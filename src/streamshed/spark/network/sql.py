@@ -172,7 +172,7 @@ class Writer:
 
     def wanted(self, name: str) -> str:
         """The rows that leave a node with several readers, without those that every one of them drops."""
-        rows = self.computed(name)
+        rows = self.rows(name)
         arcs = [on for on in self.layout.arcs if ends(on)[0] == name]
         if not all(self.dropping(on) for on in arcs):
             return rows

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamshed.network.graph import CountWindow, arc
 from streamshed.spark.network.count_window import windows
-from streamshed.spark.network.network_query import NetworkQuery, view_numbers
+from streamshed.spark.network.network_query import BatchCounts, NetworkQuery, view_numbers
 from streamshed.spark.network.sql import CONTROL, Writer, raw_arc
 from streamshed.spark.watch.plan_counts import ARRIVED, PlanReader, mark
 
@@ -37,11 +37,14 @@ class StatefulQuery(NetworkQuery):
     def _made(self, view: Callable[[DataFrame, str], str]) -> DataFrame:
         slots = self.slots
         control = view(self.control.relation(self.spark), "control")
-        at_input = self.gates.at_input
-        inputs = {
-            name: view(at_input[name].before(rows) if name in at_input else rows, f"in{index}")
-            for index, (name, rows) in enumerate(self.sources.items())
-        }
+        at_input, expiry = self.gates.at_input, self.expiry.at
+        inputs = {}
+        for index, (name, rows) in enumerate(self.sources.items()):
+            if name in expiry and expiry[name].raw:
+                rows = expiry[name].before(rows)
+            if name in at_input:
+                rows = at_input[name].before(rows)
+            inputs[name] = view(rows, f"in{index}")
         raw = {raw_arc(name) for name in slots.raw}
         writer = Writer(
             self.layout,
@@ -64,6 +67,8 @@ class StatefulQuery(NetworkQuery):
         network = self.layout.network
         for index, source in enumerate(one for one in network.sources if one.name in inputs):
             rows = self.spark.sql(writer.computed(source.name))
+            if source.name in expiry and not expiry[source.name].raw:
+                rows = expiry[source.name].before(rows)
             if source.name in self.gates.at and source.name not in at_input:
                 rows = self.gates.at[source.name].before(rows)
             if source.arrived is not None and source.watermark is not None:
@@ -97,9 +102,13 @@ class StatefulQuery(NetworkQuery):
         except Exception as error:
             raise self._failure(error) from None
         with self._ours("the rows of a batch could not be counted", blinds=True):
-            found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), self._wanted)
+            # Marks that are never in the plan would be searched for in every batch.
+            wanted = self._wanted | self.expiry.marks if self.clock.has_expired else self._wanted
+            found = self._reader.read_marks(self._execution.lastExecution().executedPlan(), wanted)
             counts = {self._named[mark]: count for mark, count in found.items() if mark in self._named}
-            cut = self.gates.cut({self.layout.outputs[0]: found})
-            for name, lost in cut.raw.items():
-                counts[name] += lost  # its mark is behind the gate
-            self._counted(number, counts, {}, cut)
+            by_stage = {self.layout.outputs[0]: found}
+            cut, expired = self.gates.cut(by_stage), self.expiry.taken(by_stage)
+            for lost in (cut.raw, expired.raw):
+                for name, count in lost.items():
+                    counts[name] += count  # its mark is behind these gates
+            self._counted(number, BatchCounts(counts, {}, cut, expired))

@@ -96,6 +96,7 @@ class TimeGates:
             if name in self.at and self.at[name].protect is None
         }
         """By source, in front of its parse."""
+        self.next_serial = first_serial + len(self.at) + len(self.at_input)
 
     def cut(self, counts: Mapping[str, Mapping[int, int]]) -> Cut:
         """What was cut, from the rows by mark of each stage."""

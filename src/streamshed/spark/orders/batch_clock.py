@@ -45,7 +45,8 @@ class BatchLimits:
     floor: float = 0.0
     """Share of what comes after that which passes all the same."""
     expiry: float | None = None
-    """Seconds of age at the batch's own time from which rows are dropped; None: at no age."""
+    """Seconds of age at the batch's own time from which rows are dropped; None: at no age. Of an absolute clock:
+    the moment, in seconds since the epoch, before which a row must have arrived to be dropped."""
 
     @property
     def unlimited(self) -> bool:
@@ -70,12 +71,14 @@ class BatchClock:
     """The deadline of the batches of one shed stream, or of one query of a network."""
 
     def __init__(self, spark: SparkSession, *, absolute: bool = False) -> None:
-        """`absolute`: budgets are moments, in seconds since the epoch: several plans have one deadline."""
+        """`absolute`: budget and expiry are moments, seconds since the epoch: several plans have one deadline."""
         self._absolute = absolute
         self._spark = spark
         self._text = ""
         self.limits = NO_LIMITS
         """What was set last."""
+        self.has_expired = False
+        """Whether rows could be too old at any time since this clock was made."""
         self._cells = TaskCells(spark, 3)
         self._line = Line(spark)
         self._numbers = F.split(self._line.column, " ")
@@ -84,6 +87,7 @@ class BatchClock:
     def set(self, limits: BatchLimits, until: float, stride: int = 1) -> None:
         """What holds for batches that are planned from now on until `until`."""
         self.limits = limits
+        self.has_expired |= limits.expiry is not None
         budget = -1 if limits.budget is None else round(limits.budget * 1000)
         expiry = -1 if limits.expiry is None else round(limits.expiry * 1000)
         grace, floor = min(limits.grace, _FAR), round(limits.floor * _PARTS)
@@ -119,6 +123,9 @@ class BatchClock:
 
     def is_fresh(self, arrival: Column) -> Column:
         """Whether a row was young enough when its batch began. A row without an arrival time is."""
+        if self._absolute:
+            oldest = _as_data(F.when(self._holds(), self._number(_EXPIRY)).otherwise(whole(-_NEVER)))
+            return F.coalesce(F.unix_millis(arrival.cast("timestamp")) >= oldest, F.lit(True))
         age = F.when(self._holds(), self._number(_EXPIRY)).otherwise(whole(_FAR) * whole(_FAR // 2))
         known = self._cells.read(2)
         remembered = (known != whole(0)) | (self._cells.swap(2, batch_time() - age) == whole(0))  # always
