@@ -12,6 +12,7 @@
     real_time/   `ss.shed(…, trigger="real-time")`: ladder_shed, ladder_shedder (the handle; aged_stream in common
                  with that of networks), age_ladder, road_map_ladder, ladder_rule and LadderRule.java (who passes),
                  executor_control (what is in force), ladder_books, task_arrays, live_counts, refusals
+    planned_handle   what handles have whose plans the one controller makes: drop-in and networks
     handle       what every handle has
     watch/       what the queries did: session_monitor, query_watch, progress, plan_counts, stage_times, clock_skew
     journal      what was shed when

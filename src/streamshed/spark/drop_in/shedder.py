@@ -14,23 +14,23 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from streamshed.durations import seconds
 from streamshed.loop.arbiter import Limits, hopeless
 from streamshed.loop.controller import Controller
 from streamshed.policies import RandomShedding
 from streamshed.quality import Ledger, Report
 from streamshed.quality.saved_report import BROKEN, from_saved
 from streamshed.records import Drop, Mode, Plan, Sample
-from streamshed.spark.arguments import check_budget, check_expired, check_floor, check_max_shed, check_mode
+from streamshed.spark.arguments import check_budget, check_expired, check_floor
 from streamshed.spark.drop_in.drop_order import ControlFile
 from streamshed.spark.drop_in.keep_carrier import KeepCarrier
-from streamshed.spark.handle import Handle, is_news, setting
+from streamshed.spark.handle import is_news
 from streamshed.spark.journal import Journal
 from streamshed.spark.orders.batch_clock import BatchClock
-from streamshed.spark.orders.budget_carrier import BudgetCarrier, lease_of
+from streamshed.spark.orders.budget_carrier import BudgetCarrier
 from streamshed.spark.orders.enforcer import Enforcer
 from streamshed.spark.orders.history import History, Span
 from streamshed.spark.orders.store import Store
+from streamshed.spark.planned_handle import PlannedHandle
 from streamshed.spark.watch.clock_skew import ClockSkew
 from streamshed.spark.watch.query_watch import QueryWatch
 from streamshed.spark.watch.session_monitor import SessionMonitor
@@ -40,7 +40,7 @@ log = logging.getLogger("streamshed")
 _SAVE_EVERY = 60.0  # seconds: what a calm job's books may lose by a crash
 
 
-class Shedder(Handle):
+class Shedder(PlannedHandle):
     """The handle of a shed stream: what it does and why, and its settings.
 
     Every query that reads the stream is watched for itself; the one that is worst off decides, since all of them
@@ -129,74 +129,6 @@ class Shedder(Handle):
     def report(self) -> Report:
         """What arrived, what was kept, and how late it was."""
         return self.ledger.report()
-
-    @setting
-    def mode(self) -> Mode:
-        return self._controller.limits.mode
-
-    @setting
-    def latency(self) -> float:
-        """The bound, in seconds."""
-        return self._controller.latency
-
-    @setting
-    def floor(self) -> float:
-        return self._controller.limits.floor
-
-    @setting
-    def max_shed(self) -> float:
-        """The most that may be shed, as a share of the rows."""
-        return self._controller.limits.max_shed
-
-    @setting
-    def budget(self) -> bool | float:
-        """Whether batches may be given a time budget; a number: seconds that it is at most."""
-        return self._budget.setting
-
-    @setting
-    def expired(self) -> str:
-        """What becomes of rows that were older than the bound when their batch began: "keep" or "drop"."""
-        return self._expired or "keep"
-
-    def configure(
-        self,
-        *,
-        mode: str | Mode | None = None,
-        latency: str | float | timedelta | None = None,
-        floor: float | None = None,
-        max_shed: float | None = None,
-        budget: bool | str | float | timedelta | None = None,
-        expired: str | None = None,
-    ) -> None:
-        """Change settings while the queries run; the next batches see them."""
-        wanted_mode = None if mode is None else check_mode(mode)
-        wanted_latency = None if latency is None else seconds(latency, "latency")
-        wanted_floor = None if floor is None else check_floor(floor)
-        most_shed = None if max_shed is None else check_max_shed(max_shed)
-        bound = self.latency if wanted_latency is None else wanted_latency
-        most = check_budget(self.budget if budget is None else budget, bound)
-        if expired is not None:
-            check_expired(expired, self._expired is not None)
-        self._check_open()
-        with self._locked():
-            now = time.time()
-            self._controller.configure(
-                mode=wanted_mode,
-                latency=wanted_latency,
-                floor=wanted_floor,
-                max_shed=most_shed,
-                budget=most != 0.0,
-                at=now,
-            )
-            self._budget.most = most
-            if expired is not None and self._expired is not None:
-                self._expired = expired
-            if wanted_mode is not None:
-                self._enforcer.release()
-                if self._pinned is not None:
-                    pinned = self._pinned
-                    self._pinned = self._pin_plan(pinned.would_keep, now, pinned.budget, pinned.grace)
-            self._adopt()
 
     def pin(self, keep: float | None, *, budget: str | float | timedelta | None = None, grace: int = 0) -> None:
         """Keep this share by hand, whatever the load is; None gives the decision back.
@@ -296,10 +228,6 @@ class Shedder(Handle):
     def span_at(self, batch_time: int) -> Span:
         return self._control.history.at(batch_time)
 
-    def look_after(self) -> float:
-        """Seconds after which a running batch is worth a look: when it may break the bound."""
-        return self._controller.look_after
-
     def finished(self, query: QueryWatch, sample: Sample) -> None:
         with self._locked():
             self._enforcer.recovered()
@@ -336,12 +264,6 @@ class Shedder(Handle):
                 self._limit()
             self._clocks.look()
 
-    def fail_open(self, problem: BaseException) -> None:
-        """Something of ours broke: keep every row, until a batch can be read again."""
-        with self._locked():
-            self._enforcer.fail_open(problem, self.mode)
-            self._announce()
-
     # How a plan comes into force.
 
     def _observe(self, query: QueryWatch, sample: Sample) -> None:
@@ -356,27 +278,17 @@ class Shedder(Handle):
         self._controller.observe(sample)
         self._adopt()
 
-    def _adopt(self, *, renew: bool = False) -> None:
-        """Have the plan carried out that is wanted now."""
-        if self._closed:
-            return
-        plan = self._pinned or (self._controller.plan if self._queries else None)
-        self._enforcer.carry_out(plan, lease_of(self.latency), renew=renew)
-        self._announce()
+    def _wanted_plan(self) -> Plan | None:
+        return self._pinned or (self._controller.plan if self._queries else None)
 
-    def _limit(self) -> None:
-        """Have the batches keep the time budget of the plan in force, if anything may be dropped at all."""
-        if self._closed or not self._queries or self._enforcer.failed or self._enforcer.by_hand:
-            self._budget.open()
-            return
-        drops = self._expired == "drop" and self.mode is Mode.ENFORCE
-        self._budget.carry_out(
-            self._enforcer.current.plan,
-            self.latency,
-            floor=self.floor,
-            expiry=self.latency if drops else None,
-            draining=self._pinned is None and any(query.draining for query in self._queries.values()),
-        )
+    def _idle(self) -> bool:
+        return not self._queries
+
+    def _check_expired(self, expired: str) -> None:
+        check_expired(expired, self._expired is not None)
+
+    def _pinned_again(self, pinned: Plan) -> Plan:
+        return self._pin_plan(pinned.would_keep, time.time(), pinned.budget, pinned.grace)
 
     def _announce(self) -> None:
         """Tell of the plan in force, if it is another."""

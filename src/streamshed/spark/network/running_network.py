@@ -10,14 +10,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.loop import Controller, Limits, QueryLoad
 from streamshed.loop.arrival_rate import ArrivalRate
@@ -31,7 +30,7 @@ from streamshed.policies.registry import network_policy
 from streamshed.quality import Ledger, Report
 from streamshed.records import Drop, Mode, Plan, Sample
 from streamshed.spark import arguments
-from streamshed.spark.handle import Handle, is_news
+from streamshed.spark.handle import is_news, setting
 from streamshed.spark.journal import Journal
 from streamshed.spark.load_aware.load_shedder import LoadShedder
 from streamshed.spark.network.books import batch_report
@@ -49,9 +48,10 @@ from streamshed.spark.network.slots import Slots
 from streamshed.spark.network.stateful_query import StatefulQuery
 from streamshed.spark.network.statistics import Spreads
 from streamshed.spark.orders.batch_clock import BatchClock, BatchLimits
-from streamshed.spark.orders.budget_carrier import BudgetCarrier, lease_of
+from streamshed.spark.orders.budget_carrier import BudgetCarrier
 from streamshed.spark.orders.enforcer import Enforcer
 from streamshed.spark.orders.store import Store
+from streamshed.spark.planned_handle import PlannedHandle
 from streamshed.spark.watch.clock_skew import ClockSkew
 
 log = logging.getLogger("streamshed")
@@ -64,7 +64,7 @@ class NetworkFailed(StreamshedError):
     """A query of a network failed while it ran."""
 
 
-class RunningNetwork(Handle):
+class RunningNetwork(PlannedHandle):
     """The handle of a running network: its queries, its plan and why, its books, and its settings.
 
     `latency`, `mode`, `floor`, `max_shed`, `budget`, `expired` and `policy` can be set while it runs. As a context
@@ -74,7 +74,6 @@ class RunningNetwork(Handle):
             running.await_termination(60)
     """
 
-    settings: ClassVar[tuple[str, ...]] = ("latency", "mode", "floor", "max_shed", "budget", "expired", "policy")
     network: Network
     sinks: Mapping[str, Any]
     """What each output is written to."""
@@ -216,98 +215,28 @@ class RunningNetwork(Handle):
         """The delay of the slowest output, seconds, if the source time window is not longer; else None."""
         return self._shedding.sic_too_late
 
-    @property
+    @setting
     def policy(self) -> str:
         return self._shedding.name
-
-    @policy.setter
-    def policy(self, policy: str | NetworkPolicy) -> None:
-        chosen = network_policy(policy) if isinstance(policy, str) else policy
-        with self._locked():
-            self._shedding.use(chosen, self._shedding.catalog)
-            self._controller.replan()
 
     @property
     def load_shedders(self) -> dict[str, LoadShedder]:
         """The handle of each load-aware box: its counts, latencies and learned costs."""
         return {name: box.shedder for name, box in self._load_aware.items()}
 
-    @property
-    def mode(self) -> Mode:
-        return self._controller.limits.mode
+    def configure(self, *, policy: str | NetworkPolicy | None = None, **settings: Any) -> None:
+        """Change settings while the queries run; the next batches see them."""
+        chosen = network_policy(policy) if isinstance(policy, str) else policy
+        super().configure(**settings)
+        if chosen is not None:
+            with self._locked():
+                self._shedding.use(chosen, self._shedding.catalog)
+                self._controller.replan()
 
-    @mode.setter
-    def mode(self, mode: str | Mode) -> None:
-        wanted = arguments.check_mode(mode)
-        with self._locked():
-            self._controller.configure(mode=wanted, at=time.time())
-            for shedder in self.load_shedders.values():
-                shedder.mode = wanted
-            self._enforcer.release()
-            if self._pinned is not None:
-                self._pinned = self._pinned_plan(self._pinned.wanted, self._pinned.budget, self._pinned.grace)
-            self._adopt()
-
-    @property
-    def floor(self) -> float:
-        """Share of the work that is always done."""
-        return self._controller.limits.floor
-
-    @floor.setter
-    def floor(self, floor: float) -> None:
-        wanted = arguments.check_floor(floor)
-        with self._locked():
-            self._controller.configure(floor=wanted)
-
-    @property
-    def max_shed(self) -> float:
-        """Share of the work that may be left undone, strictly; below 1 there is no time budget."""
-        return self._controller.limits.max_shed
-
-    @max_shed.setter
-    def max_shed(self, share: float) -> None:
-        wanted = arguments.check_max_shed(share)
-        with self._locked():
-            self._controller.configure(max_shed=wanted)
-            self._adopt()
-
-    @property
-    def budget(self) -> bool | float:
-        """Whether batches may be given a time budget; a number: seconds that it is at most."""
-        return self._budget.setting
-
-    @budget.setter
-    def budget(self, budget: bool | str | float | timedelta) -> None:
-        wanted = arguments.check_budget(budget, self.latency)
-        with self._locked():
-            self._budget.most = wanted
-            self._controller.configure(budget=wanted != 0.0)
-            self._adopt()
-
-    @property
-    def expired(self) -> str:
-        """What becomes of rows that were older than the bound when their batch began: "keep" or "drop"."""
-        return self._expired
-
-    @expired.setter
-    def expired(self, expired: str) -> None:
-        check_expired(self.network, expired)
-        with self._locked():
-            self._expired = expired
-            self._limit()
-
-    @property
-    def latency(self) -> float:
-        """The bound, in seconds."""
-        return self._controller.latency
-
-    @latency.setter
-    def latency(self, latency: str | float | timedelta) -> None:
-        bound = seconds(latency, "latency")
-        arguments.check_budget(self.budget, bound)
-        with self._locked():
-            self._controller.configure(latency=bound)
-            self._adopt()
+    def _mode_set(self, mode: Mode) -> None:
+        for shedder in self.load_shedders.values():
+            shedder.mode = mode
+        super()._mode_set(mode)
 
     @property
     def control_path(self) -> str:
@@ -495,9 +424,6 @@ class RunningNetwork(Handle):
         """What the next batch may take. Called from a batch, which must not wait for our lock."""
         return self._budget.limits, self._budget.stride
 
-    def look_after(self) -> float:
-        return self._controller.look_after
-
     def finished(self, query: NetworkQuery, sample: Sample) -> None:
         with self._locked():
             if sample.batch <= self._ledger.last_batch(query.name):
@@ -540,12 +466,6 @@ class RunningNetwork(Handle):
                 self._limit()
             self._clocks.look()
 
-    def fail_open(self, problem: BaseException) -> None:
-        """Something of ours broke: keep every row, until a batch can be read again."""
-        with self._locked():
-            self._enforcer.fail_open(problem, self.mode)
-            self._announce()
-
     def sampled(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None:
         """Some values of a source, as they came in. Called from a batch, which must not wait for our lock."""
         self._spreads.add(source, values)
@@ -584,28 +504,17 @@ class RunningNetwork(Handle):
         self._controller.observe(sample)
         self._adopt()
 
-    def _adopt(self, *, renew: bool = False) -> None:
-        """Have the plan carried out that is wanted now."""
-        if self._closed:
-            return
-        plan = self._pinned or self._controller.plan
-        self._enforcer.carry_out(plan, lease_of(self.latency), renew=renew)
-        self._announce()
+    def _wanted_plan(self) -> Plan:
+        return self._pinned or self._controller.plan
 
-    def _limit(self) -> None:
-        """Have the batches keep the time budget of the plan in force, if anything may be dropped at all."""
-        if self._closed or not self._running or self._enforcer.failed or self._enforcer.by_hand:
-            self._budget.open()
-            return
-        draining = self._pinned is None and any(query.draining for query in self._queries.values())
-        drops = self._expired == "drop" and self.mode is Mode.ENFORCE
-        self._budget.carry_out(
-            self._enforcer.current.plan,
-            self.latency,
-            floor=self.floor,
-            expiry=self.latency if drops else None,
-            draining=draining,
-        )
+    def _idle(self) -> bool:
+        return not self._running
+
+    def _check_expired(self, expired: str) -> None:
+        check_expired(self.network, expired)
+
+    def _pinned_again(self, pinned: Plan) -> Plan:
+        return self._pinned_plan(pinned.wanted, pinned.budget, pinned.grace)
 
     def _announce(self) -> None:
         """Tell of the plan in force, if it is another."""
