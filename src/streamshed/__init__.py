@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamshed.spark.handles import handle, load_shedder, shedder
     from streamshed.spark.load_aware.load_aware import load_aware
     from streamshed.spark.load_aware.load_shedder import LoadShedder
+    from streamshed.spark.network.real_time_network import RealTimeNetwork
     from streamshed.spark.network.run import RunningNetwork, run
     from streamshed.spark.real_time.ladder_shedder import LadderShedder
 
@@ -38,6 +39,7 @@ __all__ = [
     "LoadShedder",
     "Mode",
     "Plan",
+    "RealTimeNetwork",
     "Report",
     "RunningNetwork",
     "Shedder",
@@ -57,6 +59,7 @@ _LATER = {
     "Handle": ("streamshed.spark.handle", "Handle"),
     "handle": ("streamshed.spark.handles", "handle"),
     "Report": ("streamshed.quality.report", "Report"),
+    "RealTimeNetwork": ("streamshed.spark.network.real_time_network", "RealTimeNetwork"),
     "LadderShedder": ("streamshed.spark.real_time.ladder_shedder", "LadderShedder"),
     "LoadShedder": ("streamshed.spark.load_aware.load_shedder", "LoadShedder"),
     "RunningNetwork": ("streamshed.spark.network.run", "RunningNetwork"),

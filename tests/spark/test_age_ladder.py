@@ -57,7 +57,7 @@ def judged(
     native = Native(spark)
     clock = native.jvm.java.util.concurrent.atomic.AtomicLongArray(1)
     hand = native.literal(clock, "java.util.concurrent.atomic.AtomicLongArray")
-    rule = rule_of(spark, control, books, len(LADDER.classes), clock)
+    rule = rule_of(spark, control, books, clock)
     # The rule's clock is set for every row before it is asked.
     frame = spark.createDataFrame(parts, schema).where(
         native.invoke(hand, "getAndSet", "bigint", F.lit(0), F.col("clock")) >= 0
@@ -122,3 +122,33 @@ def test_off_keeps_all_and_dry_run_keeps_all_and_says_what_would_fall(spark: Spa
     rehearsed = [row for rows in dry for row in rows]
     assert counts.would_shed == sum(row[VERDICT] == WOULD_FALL for row in rehearsed)
     assert any(row[VERDICT] == WOULD_FALL for row in rehearsed)
+
+
+def test_dear_rows_stand_lower_and_rows_of_unknown_cost_where_chance_puts_them(spark: SparkSession) -> None:
+    """Which rung a row stands on is read off the books: every row would go here."""
+    rows = [
+        (n * (1 << HASH_BITS) // 64, cost)
+        for n in range(64)
+        for cost in (0.25, 1.0, 4.0, None, float("nan"), -1.0)
+    ]
+    found: dict[str, list[int]] = {}
+    for cost in (0.25, 1.0, 4.0, None, float("nan"), -1.0):
+        mine = [Row(hash=h, cost=c) for h, c in rows if repr(c) == repr(cost)]
+        clock = Native(spark).jvm.java.util.concurrent.atomic.AtomicLongArray(1)
+        clock.set(0, 1_700_000_000_000)
+        control = ExecutorControl(spark, table_of(AgeLadder(0.2), Mode.DRY_RUN))
+        books = LadderBooks(spark, 1)
+        rule = rule_of(spark, control, books, clock)
+        # Old rows, each of them 10 ms after the one before.
+        hand = Native(spark).literal(clock, "java.util.concurrent.atomic.AtomicLongArray")
+        frame = spark.createDataFrame(spark.sparkContext.parallelize([*mine * 12], 1), "hash long, cost double")
+        frame = frame.where(
+            Native(spark).invoke(hand, "addAndGet", "bigint", F.lit(0), F.lit(10).cast("long")) >= 0
+        )
+        arrival = F.timestamp_millis(F.lit(1_600_000_000_000))
+        judged_by(frame, rule, arrival, F.col("hash"), F.lit(0), None, None, F.col("cost")).collect()
+        found[repr(cost)] = list(books.take().by_class[0].shed)
+    heights = {cost: np.average(range(RUNGS), weights=shed) for cost, shed in found.items()}
+    assert heights["4.0"] < 0.5 * heights["1.0"] < heights["1.0"] < heights["0.25"]
+    assert found["1.0"] == found["None"] == found["nan"]
+    assert found["-1.0"][:-1] == [0] * (RUNGS - 1)  # free of charge: the highest

@@ -15,6 +15,8 @@ from streamshed.spark.session import local_session
 def main(folder: Path, address: str, into: str, out: str) -> None:
     settings = {"spark.driver.memory": "512m", "spark.jars": kafka.connector(), "spark.executor.cores": "1"}
     spark = local_session("real-time executors", "local-cluster[2,1,1024]", **settings)
+    while _executors(spark) < 2:
+        time.sleep(0.1)  # a query whose tasks find no slot waits as well, but nobody could tell why
     source = {"kafka.bootstrap.servers": address, "subscribe": into, "startingOffsets": "earliest"}
     events = spark.readStream.format("kafka").options(**source).load()
     kept = ss.shed(events, "1 hour", trigger="real-time", floor=0.0, name="e")
@@ -22,6 +24,7 @@ def main(folder: Path, address: str, into: str, out: str) -> None:
     writer = kept.select("value").writeStream.format("kafka").outputMode("update")
     writer = writer.option("kafka.bootstrap.servers", address).option("topic", out)
     query = writer.option("checkpointLocation", str(folder / "state")).trigger(realTime="10 minutes").start()
+    (folder / "started").touch()
     while query.isActive and not (folder / "end").exists():
         if (folder / "tighten").exists() and handle.latency > 1.0:
             handle.latency = "50 ms"

@@ -35,6 +35,8 @@ def events(spark: SparkSession, source: Path) -> DataFrame:
         ({"arrived": "at", "classes": {}}, "between one and 15"),
         ({"arrived": "at", "value": "priority"}, "value must be a number"),
         ({"arrived": "at", "value": "nonsense +"}, "value is not an expression"),
+        ({"arrived": "at", "cost": "priority"}, "cost must be a number"),
+        ({"arrived": "at", "cost": len}, "calls no Python functions, and ss.load_aware"),
         ({"arrived": "at", "weight": "w"}, "weight has no meaning"),
         ({"arrived": "at", "rotate": "1 hour"}, "rotate has no meaning"),
     ],
@@ -51,10 +53,15 @@ def test_other_triggers_and_parameters_of_the_other_mode_are_refused(events: Dat
         ss.shed(events, "4 seconds", trigger="continuous")
     with pytest.raises(ss.InvalidArgument, match="classes has no meaning without"):
         ss.shed(events, "4 seconds", classes={"gold": "id = 1"})
+    with pytest.raises(ss.InvalidArgument, match="cost has no meaning without"):
+        ss.shed(events, "4 seconds", cost="id")
 
 
 def test_steps_that_real_time_mode_refuses_are_named(spark: SparkSession, events: DataFrame, source: Path) -> None:
     python = F.udf(lambda n: n, "long")
+    for argument in ("value", "cost"):
+        with pytest.raises(ss.InvalidArgument, match="calls a Python function"):
+            ss.shed(events, "200 ms", arrived="at", trigger="real-time", **{argument: python("id")})
     for refused, what in (
         (events.withColumn("x", python("id")), "calls a Python function"),
         (events.mapInPandas(lambda frames: frames, events.schema), "calls a Python function"),

@@ -48,7 +48,9 @@ def test_a_bound_changes_in_a_running_batch_on_separate_executors(broker: Broker
         return len(there) < sum(place == partition and since <= n <= newest for n, place in sent.items())
 
     try:
-        wait_for(lambda: (send(2), alive(job, tmp_path), len(collected) > 20)[2], seconds=120)
+        # Five JVMs start here; beside other work on two cores that alone has taken two minutes.
+        wait_for(lambda: (alive(job, tmp_path), (tmp_path / "started").exists())[1], seconds=400)
+        wait_for(lambda: (send(2), alive(job, tmp_path), len(collected) > 20)[2], seconds=200)
         before = next(serials)
         (tmp_path / "tighten").touch()
         wait_for(lambda: (send(50), alive(job, tmp_path), (tmp_path / "tightened").exists())[2])

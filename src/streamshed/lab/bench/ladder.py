@@ -2,23 +2,31 @@
 
 Gold is a fifth of the rows, silver three tenths, bronze the rest; a row of gold is worth 1, of silver 0.6, of
 bronze 0.2. The same arrivals go through a ladder of classes, through one on which all rows stand at random, and
-through one limit for all. The utility of a run is what came through in time, by worth, over what was sent. The
-optimum for the capacity takes the dearest rows first, as many as the plain job can do.
+through a network with an output for each class, on the ladder of its road map: its loss graphs say what the rows
+are worth, and it has to find the classes by itself. The utility of a run is what came through in time, by worth,
+over what was sent. The optimum for the capacity takes the dearest rows first, as many as the plain job can do.
 """
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
 from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 import streamshed as ss
 from streamshed.lab.bench.kafka import Broker
-from streamshed.lab.bench.kafka_play import Play, capacity, play, session
+from streamshed.lab.bench.kafka_play import TIERS, Play, capacity, play, session
 from streamshed.lab.bench.play import Say
 from streamshed.lab.bench.realtime import LEAD_IN, after_lead_in
+from streamshed.network import Builder, Network
+from streamshed.policies.road_map.random import RandomRoadMap
+from streamshed.records import Mode
+from streamshed.spark.network.run_real_time import network_by_age
+from streamshed.spark.orders.store import Store
 
 FACTOR = 2.0
 SHARES, WORTHS = (0.2, 0.3, 0.5), (1.0, 0.6, 0.2)
@@ -34,11 +42,14 @@ def run(say: Say, bound: float = 0.2, seconds: float = 60.0) -> dict[str, Any]:
     def at_random(events: DataFrame) -> DataFrame:
         return ss.shed(events, bound, trigger="real-time")
 
+    def by_road_map(events: DataFrame) -> DataFrame:
+        return _through_network(events, bound)
+
     with Broker() as broker:
         able = capacity(spark, broker, say)
         rate = partial(after_lead_in, able, FACTOR)
         runs: dict[str, Play] = {}
-        for name, shed in (("classes", by_class), ("random", at_random)):
+        for name, shed in (("classes", by_class), ("random", at_random), ("road-map", by_road_map)):
             say(f"{FACTOR:g} times the capacity for {seconds:.0f} s: {name}")
             runs[name] = play(spark, broker, rate, LEAD_IN + seconds, shed, shares=SHARES)
     since, until = LEAD_IN + 1.0, LEAD_IN + seconds
@@ -60,6 +71,32 @@ def run(say: Say, bound: float = 0.2, seconds: float = 60.0) -> dict[str, Any]:
         "able_rows_per_s": round(able),
         "seconds": seconds,
     }
+
+
+def network() -> Network:
+    """An output for each class of rows, with a loss graph as steep as all of its rows are worth."""
+    whole = sum(share * worth for share, worth in zip(SHARES, WORTHS, strict=True))
+    builder = Builder("tiers").source(
+        "events", "key BINARY, tier INT, value STRING, at TIMESTAMP", arrived="at", rate=4000
+    )
+    for number, (tier, share, worth) in enumerate(zip(TIERS, SHARES, WORTHS, strict=True)):
+        builder.filter(f"is-{tier}", "events", f"tier = {number}", selectivity=share)
+        # The work stands behind the outputs here, and is charged to a box in front of each.
+        columns = {"key": "key", "value": "value"}
+        builder.map(f"work-{tier}", f"is-{tier}", columns, cost=0.0005)
+        builder.output(tier, f"work-{tier}", loss=[(100, 1.0), (0, 1.0 - share * worth / whole)])
+    return builder.build()
+
+
+def _through_network(events: DataFrame, bound: float) -> DataFrame:
+    """The rows that the outputs of the network get."""
+    spark = events.sparkSession
+    place = Store(spark, tempfile.mkdtemp(prefix="streamshed-"), temporary=True)
+    running = network_by_age(spark, network(), RandomRoadMap(), bound, 0.0, Mode.ENFORCE, place)
+    tier = F.expr(f"CASE WHEN {CLASSES['gold']} THEN 0 WHEN {CLASSES['silver']} THEN 1 ELSE 2 END")
+    text = F.col("value").cast("string")
+    rows = events.select("key", tier.alias("tier"), text.alias("value"), F.col("timestamp").alias("at"))
+    return running.stream({"events": rows}, {name: name for name in TIERS})
 
 
 def optimum(fits: float) -> float:

@@ -53,6 +53,7 @@ _DEFAULTS = {
     "trigger": "micro-batch",
     "classes": None,
     "value": None,
+    "cost": None,
 }
 _numbers = itertools.count(1)
 _handles: weakref.WeakValueDictionary[str, ConnectShedder] = weakref.WeakValueDictionary()

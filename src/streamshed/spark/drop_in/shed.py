@@ -68,6 +68,7 @@ def shed(
     trigger: str = MICRO_BATCH,
     classes: Mapping[str, str | tuple[str, float]] | None = None,
     value: str | Column | None = None,
+    cost: str | Column | None = None,
 ) -> DataFrame:
     """Keep the queries behind a streaming DataFrame inside a latency bound, by dropping rows.
 
@@ -142,6 +143,10 @@ def shed(
     value
         In real-time mode: a number between 0 and 1 that says which rows of a class go last; by default that is
         up to chance.
+    cost
+        In real-time mode: a number that says how dear a row is, 1 for a usual one. Of rows that are worth the
+        same, dear ones go at a younger age, so that more rows come through. For costs that have to be learned,
+        and for Python functions, there is `ss.load_aware`, in micro-batches.
 
     Notes
     -----
@@ -182,6 +187,7 @@ def shed(
             trigger=trigger,
             classes=classes,
             value=value,
+            cost=cost,
         )
     check_stream(events)
     spark = events.sparkSession
@@ -209,10 +215,11 @@ def shed(
             mode=check_mode(mode),
             classes=classes,
             value=value,
+            cost=cost,
             name=name,
         )
     check_choice("trigger", trigger, (MICRO_BATCH, REAL_TIME))
-    _check_unused({"classes": classes, "value": value}, 'without trigger="real-time"')
+    _check_unused({"classes": classes, "value": value, "cost": cost}, 'without trigger="real-time"')
     protected = check_protect(events, protect)
     allowed = check_budget(budget, bound)
     lowest = FLOOR if floor is None else check_floor(floor)

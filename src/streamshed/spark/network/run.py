@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, overload
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,14 +27,48 @@ from streamshed.spark.network.prepare import (
     streams,
     with_timestamps,
 )
+from streamshed.spark.network.real_time_network import RealTimeNetwork
+from streamshed.spark.network.run_real_time import check_for_real_time, real_time_trigger, run_real_time
 from streamshed.spark.network.running_network import NetworkFailed, RunningNetwork, drop_functions
 from streamshed.spark.network.sinks import SinkSpec, sink_for
 from streamshed.spark.orders.store import Store, root_cause
 from streamshed.spark.session import check_spark
 
-__all__ = ["NetworkFailed", "RunningNetwork", "run"]
+__all__ = ["NetworkFailed", "RealTimeNetwork", "RunningNetwork", "run"]
 
 
+@overload
+def run(
+    spark: SparkSession,
+    network: Network,
+    *,
+    sources: Mapping[str, DataFrame] | None = None,
+    sinks: Mapping[str, SinkSpec] | None = None,
+    policy: str | NetworkPolicy = ...,
+    latency: str | float | timedelta = ...,
+    mode: str | Mode = ...,
+    floor: float | None = None,
+    max_shed: float | None = None,
+    budget: bool | str | float | timedelta = True,
+    expired: str = "keep",
+    state: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    pin: Sequence[Drop] | None = None,
+) -> RunningNetwork: ...
+@overload
+def run(
+    spark: SparkSession,
+    network: Network,
+    *,
+    sources: Mapping[str, DataFrame] | None = None,
+    sinks: Mapping[str, SinkSpec] | None = None,
+    policy: str | NetworkPolicy = ...,
+    latency: str | float | timedelta = ...,
+    mode: str | Mode = ...,
+    floor: float | None = None,
+    state: str | None = None,
+    trigger: Literal["real-time"],
+) -> RealTimeNetwork: ...
 @renamed(checkpoint="state", pinned="pin")
 def run(
     spark: SparkSession,
@@ -45,14 +79,14 @@ def run(
     policy: str | NetworkPolicy = "lsrm-semantic",
     latency: str | float | timedelta = "4 seconds",
     mode: str | Mode = Mode.ENFORCE,
-    floor: float = 0.02,
+    floor: float | None = None,
     max_shed: float | None = None,
     budget: bool | str | float | timedelta = True,
     expired: str = "keep",
     state: str | None = None,
-    trigger: Mapping[str, Any] | None = None,
+    trigger: str | Mapping[str, Any] | None = None,
     pin: Sequence[Drop] | None = None,
-) -> RunningNetwork:
+) -> RunningNetwork | RealTimeNetwork:
     """Run a network as streaming queries, and keep it inside a latency bound by dropping rows.
 
     Parameters
@@ -70,7 +104,8 @@ def run(
     mode
         "enforce", "dry-run" (keep all, report what would have been dropped) or "off".
     floor
-        Share of the work that is always done.
+        Share of the work that is always done; 0.02 by default. In real-time mode: share of the rows that passes
+        however late it is, nothing by default.
     max_shed
         Share of the work that may be left undone at most, strictly: rows may then be later than the bound, and no
         batch has a time budget.
@@ -86,7 +121,10 @@ def run(
         Folder for the checkpoints of the queries and for the plans. A network that is run again with the same
         folder goes on where it stopped. Default: a temporary one.
     trigger
-        As for Spark's `trigger`, such as `{"processingTime": "1 second"}` or `{"availableNow": True}`.
+        As for Spark's `trigger`, such as `{"processingTime": "1 second"}` or `{"availableNow": True}`. With
+        "real-time", a network of filters, maps and unions from Kafka to Kafka runs in one real-time query, and
+        the bound may be 200 ms: the rows of the road map are the rungs of an age ladder (docs/real-time.md). The
+        handle is then a `RealTimeNetwork`. `{"realTime": "1 minute"}` also says how long its batches last.
     pin
         Drops to carry out from the first batch on, whatever the load is: see `RunningNetwork.pin`.
 
@@ -100,22 +138,37 @@ def run(
     """
     check_spark(spark.version)
     bound = seconds(latency, "latency")
+    by_age = real_time_trigger(trigger)
+    if by_age is not None:
+        refused = {"max_shed": max_shed, "budget": None if budget is True else budget, "pin": pin}
+        _check_unused(refused | {"expired": None if expired == "keep" else expired})
     allowed = arguments.check_budget(budget, bound)
     limits = Limits(
         arguments.check_mode(mode),
-        arguments.check_floor(floor),
+        _FLOOR if floor is None else arguments.check_floor(floor),
         arguments.check_max_shed(max_shed),
         budget=allowed != 0.0,
     )
     chosen = network_policy(policy) if isinstance(policy, str) else policy
-    how = check_trigger(trigger)
+    place: Store | None = None
+    how = {} if by_age is not None else check_trigger(trigger)
     check_expired(with_timestamps(network), expired)
     rows = streams(spark, network, sources)
     network = with_timestamps(network)
     specs = check_sinks(network, sinks)
     check_formats(spark, specs)
+    if by_age is not None:
+        check_for_real_time(network, specs)
+        place = _place(spark, state)
+        try:
+            return run_real_time(
+                spark, network, rows, specs, chosen, bound, floor or 0.0, limits.mode, place, by_age
+            )
+        except BaseException:
+            place.discard()
+            raise
     functions = register_functions(spark, network)
-    place: Store | None = None
+    place = None
     running: RunningNetwork | None = None
     try:
         check_boxes(spark, network, rows, functions)
@@ -150,20 +203,33 @@ def _place(spark: SparkSession, state: str | None) -> Store:
         ) from error
 
 
+def _check_unused(parameters: Mapping[str, object]) -> None:
+    for parameter, value in parameters.items():
+        if value is not None:
+            raise InvalidArgument(
+                f"{parameter} has no meaning in real-time mode",
+                got=f"{parameter}={value!r}",
+                hint=f"leave {parameter} out",
+            )
+
+
+_FLOOR = 0.02
 _TRIGGERS = ("processingTime", "availableNow", "once")
 
 
-def check_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_trigger(trigger: str | Mapping[str, Any] | None) -> dict[str, Any]:
     """A trigger that runs micro-batches: drops, counts and plans are all by the batch."""
     if trigger is None:
         return {}
-    hint = 'leave it out, or give {"processingTime": "1 second"} or {"availableNow": True}'
+    hint = 'leave it out, or give {"processingTime": "1 second"}, {"availableNow": True} or "real-time"'
     if not isinstance(trigger, Mapping):
         raise InvalidArgument("trigger must be a mapping", got=repr(trigger), hint=hint)
     given = {name: value for name, value in trigger.items() if value is not None}
-    if set(given) & {"continuous", "realTime"}:
+    if "continuous" in given:
         raise InvalidArgument(
-            "a network runs in micro-batches, and this trigger has none", got=repr(dict(trigger)), hint=hint
+            "a network runs in micro-batches or in real-time mode, and this trigger has neither",
+            got=repr(dict(trigger)),
+            hint=hint,
         )
     if set(given) - set(_TRIGGERS) or len(given) > 1:
         raise InvalidArgument("not a trigger", got=repr(dict(trigger)), hint=hint)

@@ -11,14 +11,20 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   // at any age, then the limits by class and rung.
   private static final int VERSION = 0, MODE = 1, LOWEST = 2, INTERVAL = 3, BOUND = 4, SHARES = 5;
   private static final int LOOK_EVERY = 100; // between two looks at what is in force
-  private static final int NEW = 20000; // for so long a task is new
-  private static final int HOPELESS = 2000; // without a row that is young enough
+  private static final int NEW = 20000; // for so long a task is new, at most
+  private static final int WARM = 10000; // rows that passed: a task that let so many through is not new any more
+  private static final int COLD = 1000; // without a row that is young enough, while a task is new
+  private static final int HOPELESS = 2000; // the same, later
   private static final int REMEMBERED = 1000; // over which it is reckoned what a task's time goes into
   private static final int EMPTY = 5; // intervals without a row: the queue was empty
+  private static final int STALL = 4; // a quarter of an interval between two rows: the task stood still
+  private static final int SHORT = 5; // intervals for which rows may be old that are younger than half a bound
+  private static final int PATIENCE = 10; // bounds that a queue is given to get short by itself
 
   private final int stream; // whose control it is
   private final int classes;
   private final int rungs;
+  private final boolean walks; // whether rungs are rows of a road map, of which the answer is the one in force
   private final java.util.concurrent.atomic.AtomicLongArray clock; // in place of the machine's own; or null
   private final int bins;
   private final double least;
@@ -28,7 +34,11 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   private long[] table;
   private boolean begun = false;
   private boolean passed = true; // whether the row before did
+  private boolean standing = false; // whether the queue was found to stand: rows go until it is gone
   private long looked, now, before, since, work, waste, start, young;
+  private long stood; // when it last ceased to
+  private long seen, aged; // the last row with an age: when it came, and how old it was
+  private long old, ran, fell; // since `since`: how long rows were old, the task ran, and by how much ages fell
 
   LadderRule(Object[] references) {
     stream = ((Integer) references[0]).intValue();
@@ -39,6 +49,7 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
     least = ((Double) references[5]).doubleValue();
     ratio = Math.log(((Double) references[6]).doubleValue());
     clock = (java.util.concurrent.atomic.AtomicLongArray) references[8];
+    walks = ((Boolean) references[9]).booleanValue();
     firstClass = 8 + bins;
     counts = new long[firstClass + classes * (1 + rungs)];
     // The accumulator holds on to the array: the driver gets what it is at the task's end.
@@ -53,8 +64,10 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
 
   // arrived: when the row did, Long.MIN_VALUE if nobody knows. row: its hash in the 53 low bits, its rung over all
   // classes in the 9 above, then whether it is protected. The answer: 0 it passes, 1 it would go, 2 it goes.
+  // On a road map it is the number of its row that is in force for this row, from 1; 0: it passes everywhere.
   public long applyAsLong(long arrived, long row) {
     tick();
+    if (walks) return walk(arrived, row);
     long hash = row & ((1L << 53) - 1);
     int rung = (int) (row >>> 53) & 511;
     boolean isProtected = (row >>> 62) != 0;
@@ -65,6 +78,27 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
     passed = !falls;
     count(rung, dated, age, late, falls);
     return falls ? 2L : late ? 1L : 0L;
+  }
+
+  private long walk(long arrived, long hash) {
+    boolean dated = arrived != Long.MIN_VALUE;
+    long age = dated ? now - arrived : 0L;
+    boolean late = table[MODE] != 0 && dated && isStanding(age) && hash < table[SHARES] && !isWasteful();
+    int cursor = late ? reached(age) : 0;
+    boolean falls = cursor == rungs && table[MODE] == 2; // nothing but what is protected passes there
+    passed = !falls;
+    count(Math.max(0, cursor - 1), dated, age, cursor > 0, falls);
+    return table[MODE] == 2 ? cursor : 0L;
+  }
+
+  // How many limits an age has come to.
+  private int reached(long age) {
+    int low = 0, high = rungs;
+    while (low < high) {
+      int middle = (low + high) >>> 1;
+      if (age >= table[SHARES + 1 + middle]) low = middle + 1; else high = middle;
+    }
+    return low;
   }
 
   private void tick() {
@@ -102,20 +136,51 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   }
 
   private boolean isLate(long age, int rung, long hash) {
+    return isStanding(age) && age >= table[SHARES + classes + rung] && hash < table[SHARES + rung / rungs]
+        && !isWasteful();
+  }
+
+  // Whether the queue stands: rows have been old for an interval, and it is not getting short by itself.
+  private boolean isStanding(long age) {
+    long gap = now - seen;
+    long fall = aged - age;
+    seen = now;
+    aged = age;
     if (age < table[BOUND]) young = now;
-    if (age < table[LOWEST]) {
-      since = 0;
+    boolean isYoung = age < table[LOWEST];
+    if (isYoung || since == 0 || gap >= EMPTY * table[INTERVAL]) {
+      if (standing) stood = now;
+      standing = false;
+      since = isYoung ? 0 : now;
+      old = ran = fell = 0;
       return false;
     }
-    if (since == 0 || now - before >= EMPTY * table[INTERVAL]) {
-      since = now;
-      return false;
+    if (standing) return true;
+    long stall = Math.max(1, table[INTERVAL] / STALL);
+    old += Math.min(gap, stall);
+    if (gap < stall) {
+      ran += gap;
+      fell += fall;
+      if (ran >= 2 * table[INTERVAL]) {
+        ran >>= 1;
+        fell >>= 1;
+      }
     }
-    if (now - since < table[INTERVAL] || age < table[SHARES + classes + rung]) return false;
-    if (hash >= table[SHARES + rung / rungs]) return false;
-    boolean isNew = now - start < NEW && 3 * waste > work;
-    boolean isHopeless = now - young > HOPELESS && waste > work;
-    return !(isNew || isHopeless);
+    if (old < table[INTERVAL]) return false;
+    long patience = PATIENCE * table[BOUND];
+    boolean wasCalm = now - stood >= patience;
+    if (wasCalm && 2 * age < table[BOUND] && old < SHORT * table[INTERVAL]) return false;
+    long left = wasCalm ? patience - (now - since) : 0;
+    boolean recovers = left > 0 && fell > 0 && (age - table[LOWEST]) * ran <= fell * left;
+    standing = !recovers;
+    return standing;
+  }
+
+  private boolean isWasteful() {
+    long lost = now - young;
+    boolean isNew = now - start < NEW && counts[0] < WARM && lost > COLD && 3 * waste > work;
+    boolean isHopeless = lost > HOPELESS && waste > work;
+    return isNew || isHopeless;
   }
 
   // Places: 0 kept, 1 would have gone, 2 undated, 3 from the future, 4 sum of ages, 5 worst, 6 worst from the

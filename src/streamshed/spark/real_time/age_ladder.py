@@ -3,7 +3,8 @@
     bound B, classes 0 … K−1 from the best to the least, R rungs in each; a row stands on rung r of class k
     x(k, r)   = (K−1−k + (r+1)/R) / K                 its height on the whole ladder, 0 … 1
     limit     = low + (high − low) · x²               low = B/4, high = 0.95·B
-    a row goes if its age ≥ limit, while rows have been older than `low` for an interval of B/2 without a break
+    a row goes if its age ≥ limit, while the queue stands: rows have been older than `low` for an interval of B/2
+    without a break, and it will not be gone by itself within 10·B
 
 Age is the signal of overload: a queue that stands makes all rows older, and rung after rung closes, the least
 valued first, until what still passes is what the job can do. Nothing is predicted, learned or steered.
@@ -11,19 +12,35 @@ valued first, until what still passes is what the job can do. Nothing is predict
 - With one limit for all, whatever is kept is as old as the limit: a standing queue. On a ladder the queue stays as
   short as the load allows; the square keeps most rungs low. At x times the capacity a ladder of one class, on
   which rows stand at random, settles at low + (high − low)·(1 − 1/x)²: at 2x that is 0.43·B.
-- A short stall, a garbage collection for instance, makes rows old as well, and is over by itself. So nothing goes
-  before rows have been older than the lowest rung for a whole interval: CoDel's rule. [1]
+- A short stall, a garbage collection for instance, makes rows old as well, and is over by itself. So nothing
+  goes before rows have been older than the lowest rung for a whole interval: CoDel's rule. [1] An interval is
+  not enough: after a stall of S at half of the capacity, rows are old for S − low, each younger than the one
+  before. So a queue that gets shorter is left alone while, at its pace since rows are old, ages will be below
+  `low` before ten bounds are over:
+
+      age − low ≤ pace · (10·B − time since rows are old)     pace: by how much ages fell, over the time it took
+
+  A time without a row of B/8 or more is a stall: it counts as B/8 of the interval and nothing in the pace, or a
+  stall alone would fill the one and hide the other. A queue that stood in the last ten bounds gets no such
+  patience. Nor is there a hurry while rows are younger than B/2, and were calm before: for five intervals they are
+  let pass. In an overload of twice the capacity they are that old after one.
 - That a queue's age tells overload better than its length or the load of the machine, and that requests should go
   by their worth in fixed levels, is how DAGOR protects services. [2]
 
+- **Costs.** Of rows of equal worth the dearest should go first: for the same work that is saved, fewer rows are
+  lost, which is what Load-Aware Shedding does. [3] A row that costs c times as much as a usual one stands at the
+  height hᶜ, where h is what it is worth, or chance. Where the share θ of usual rows is gone, θ^(1/c) of its like
+  are: a dear row needs a younger age to enter, a cheap one may be older.
+
 [1] K. Nichols, V. Jacobson: Controlling Queue Delay. ACM Queue 10(5), 2012.
 [2] H. Zhou et al.: Overload Control for Scaling WeChat Microservices. SoCC 2018.
+[3] N. Rivetti et al.: Load-Aware Shedding in Stream Processing Systems. DEBS 2016.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 RUNGS = 32
 """Rungs of one class. A power of two: a row's rung is the first bits of its hash."""
@@ -78,3 +95,7 @@ class AgeLadder:
     def share(self, number: int) -> float:
         """What is guaranteed to a class."""
         return max(self.floor, self.guaranteed.get(self.classes[number], 0.0))
+
+    def changed(self, bound: float, floor: float) -> AgeLadder:
+        """The same for another bound."""
+        return replace(self, bound=bound, floor=floor)

@@ -3,12 +3,13 @@
 A row goes if all of this holds:
 
 - it is not protected, its age is known, and its age is at or above its rung's limit (`age_ladder`);
-- rows have been older than the lowest rung for an interval, without a break (a break is also that none came);
+- rows have been older than the lowest rung for an interval, without a break (a break is also that none came), and
+  do not get younger fast enough for that to be over soon (`age_ladder`);
 - it is not one of those that are guaranteed to pass, by their hash;
 - the task does not waste itself on dropping. Code that is cold is slow: every row is too old then, and dropping
-  all of them would leave it cold. So for as long as a task is new, at most a quarter of its time goes into
-  dropping; and if all rows stay too old whatever is dropped (clocks that disagree, a day's backlog), at most half
-  of it.
+  all of them would leave it cold. So while a task is new (20 s, and 10,000 rows let through) and no row has been
+  young enough for a second, at most a quarter of its time goes into dropping; and if all rows stay too old
+  whatever is dropped (clocks that disagree, a day's backlog), at most half of it.
 
 Time is that of the executor's clock, looked at for every row.
 """
@@ -16,7 +17,7 @@ Time is that of the executor's clock, looked at for every row.
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,7 +25,7 @@ from pyspark.sql import functions as F
 from streamshed.quality.latency_histogram import LEAST, RATIO
 from streamshed.records import Mode
 from streamshed.spark.native import Native
-from streamshed.spark.real_time.age_ladder import RUNGS, AgeLadder
+from streamshed.spark.real_time.age_ladder import RUNGS
 from streamshed.spark.real_time.executor_control import ExecutorControl
 from streamshed.spark.real_time.ladder_books import BINS, LadderBooks
 
@@ -38,7 +39,25 @@ _MODES = {Mode.OFF: 0, Mode.DRY_RUN: 1, Mode.ENFORCE: 2}
 _UNKNOWN = -(1 << 63)
 
 
-def table_of(ladder: AgeLadder, mode: Mode) -> list[int]:
+class Ladder(Protocol):
+    """Age limits for one bound: `AgeLadder`, or that of a road map."""
+
+    @property
+    def bound(self) -> float: ...
+    @property
+    def floor(self) -> float: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def lowest(self) -> float: ...
+    @property
+    def interval(self) -> float: ...
+    def limits(self) -> list[float]: ...
+    def share(self, number: int) -> float: ...
+    def changed(self, bound: float, floor: float) -> Ladder: ...
+
+
+def table_of(ladder: Ladder, mode: Mode) -> list[int]:
     """What is in force, as numbers: times in milliseconds, shares as the least hash that is guaranteed to pass."""
     shares = [round((1.0 - ladder.share(number)) * (1 << HASH_BITS)) for number in range(len(ladder.classes))]
     times = [ladder.lowest, ladder.interval, ladder.bound]
@@ -57,29 +76,52 @@ def judged(
     number: Column,
     worth: Column | None,
     protected: Column | None,
+    cost: Column | None = None,
 ) -> DataFrame:
     """The stream with a verdict on every row.
 
-    `number` of its class; `worth` is between 0 and 1, and chance decides where there is none.
+    `number` of its class; `worth` is between 0 and 1, and chance decides where there is none; `cost`: how many
+    times as dear it is as a usual row.
     """
     rung = F.shiftright(row_hash, HASH_BITS - _RUNG_BITS)
-    if worth is not None:
-        step = F.floor(worth.cast("double") * F.lit(float(RUNGS)))
+    if worth is not None or cost is not None:
+        height = (row_hash / F.lit(float(1 << HASH_BITS))) if worth is None else worth.cast("double")
+        if cost is not None:
+            height = F.pow(F.greatest(height, F.lit(0.0)), _usual(cost))
+        step = F.floor(height * F.lit(float(RUNGS)))
         # A row of which nobody knows what it is worth stands on the highest.
         rung = F.coalesce(F.least(F.greatest(step, F.lit(0)), F.lit(RUNGS - 1)), F.lit(RUNGS - 1)).cast("bigint")
     place = (number * F.lit(RUNGS)).cast("bigint") + rung
     row = F.shiftleft(place, HASH_BITS).bitwiseOR(row_hash)
     if protected is not None:
         row = row + F.when(protected, F.lit(1 << 62)).otherwise(F.lit(0)).cast("bigint")
-    arrived = F.coalesce(F.unix_millis(arrival.cast("timestamp")), F.lit(_UNKNOWN).cast("bigint"))
     native = Native(events.sparkSession)
-    return events.select("*", native.invoke(rule, "applyAsLong", "bigint", arrived, row).alias(VERDICT))
+    return events.select("*", native.invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row).alias(VERDICT))
 
 
 def rule_of(
-    spark: SparkSession, control: ExecutorControl, books: LadderBooks, classes: int, clock: Any = None
+    spark: SparkSession, control: ExecutorControl, books: LadderBooks, clock: Any = None, *, walks: bool = False
 ) -> Column:
-    """The rule, an object that each task makes for itself. `clock`: an AtomicLongArray to be read instead."""
+    """The rule, an object that each task makes for itself.
+
+    `clock`: an AtomicLongArray to be read instead. `walks`: rungs are rows of a road map (`cursors`).
+    """
     source = files("streamshed.spark.real_time").joinpath("LadderRule.java").read_text(encoding="utf-8")
-    references = [control.stream, control.holder, classes, RUNGS, BINS, LEAST, RATIO, books.accumulator, clock]
+    references = [control.stream, control.holder, books.classes, books.rungs, BINS, LEAST, RATIO]
+    references += [books.accumulator, clock, walks]
     return Native(spark).compiled(source, references, "java.util.function.LongBinaryOperator")
+
+
+def cursor_of(spark: SparkSession, rule: Column, arrival: Column, row_hash: Column) -> Column:
+    """The number of the row of the road map that is in force for a row; 0: none."""
+    return Native(spark).invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row_hash)
+
+
+def _usual(cost: Column) -> Column:
+    """A cost as a power; what is not known costs as much as a usual row, and nothing costs less than nothing."""
+    known = F.coalesce(F.nanvl(cost.cast("double"), F.lit(1.0)), F.lit(1.0))
+    return F.greatest(known, F.lit(0.0))
+
+
+def _arrived(arrival: Column) -> Column:
+    return F.coalesce(F.unix_millis(arrival.cast("timestamp")), F.lit(_UNKNOWN).cast("bigint"))

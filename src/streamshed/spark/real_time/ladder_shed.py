@@ -23,6 +23,8 @@ from streamshed.spark.watch.session_monitor import SessionMonitor
 Classes = Mapping[str, "str | tuple[str, float]"]
 """Conditions by class, from the best to the least; with a share, so much of the class passes at any age."""
 _KAFKA_TIME = "timestamp"
+_VALUE_HINT = '"amount / 1000" puts rows of a small amount on low rungs'
+_COST_HINT = '"length(text) / 500" has long texts go first'
 
 
 def ladder_shed(
@@ -36,6 +38,7 @@ def ladder_shed(
     mode: Mode,
     classes: Classes | None,
     value: str | Column | None,
+    cost: str | Column | None,
     name: str | None,
 ) -> DataFrame:
     """Drop rows by their age; see `shed`."""
@@ -45,7 +48,10 @@ def ladder_shed(
     arrival = check_arrival(events, _arrival_name(events, arrived))
     protected = check_protect(events, protect)
     conditions, shares = _classes(events, classes)
-    worth = _value(events, value)
+    worth = _number(events, value, "value", "a number between 0 and 1", _VALUE_HINT)
+    dear = _number(
+        events, cost, "cost", "a number: 1 for a usual row, 2 for one that is twice as dear", _COST_HINT
+    )
     ladder = AgeLadder(bound, (*conditions, OTHERS), shares, floor)
     control = ExecutorControl(spark, table_of(ladder, Mode.OFF))
     serial = next_serial()
@@ -55,9 +61,9 @@ def ladder_shed(
     number = F.lit(len(conditions))
     for place, condition in reversed(list(enumerate(conditions.values()))):
         number = F.when(condition, F.lit(place)).otherwise(number)
-    rule = rule_of(spark, control, books, len(ladder.classes))
+    rule = rule_of(spark, control, books)
     incoming = events.where(mark(serial, ARRIVED))
-    verdicts = judged(incoming, rule, arrival, row_hash, number, worth, protected)
+    verdicts = judged(incoming, rule, arrival, row_hash, number, worth, protected, dear)
     kept = verdicts.where(F.col(VERDICT) != F.lit(FALLS)).where(mark(serial, KEPT)).drop(VERDICT)
     SessionMonitor.of(spark).add(shedder)
     return kept
@@ -100,14 +106,18 @@ def _classes(events: DataFrame, classes: Classes | None) -> tuple[dict[str, Colu
     return conditions, shares
 
 
-def _value(events: DataFrame, value: str | Column | None) -> Column | None:
-    if value is None:
+def _number(events: DataFrame, given: object, what: str, must_be: str, hint: str) -> Column | None:
+    if given is None:
         return None
-    expression, kind = check_expression(events, value, "value", "an expression")
+    if not isinstance(given, str | Column):
+        python = "; real-time mode calls no Python functions, and ss.load_aware in micro-batches does"
+        raise InvalidArgument(
+            f"{what} must be an expression{python if callable(given) else ''}", got=repr(given), hint=hint
+        )
+    expression, kind = check_expression(events, given, what, "an expression")
     if not isinstance(kind, NumericType):
         raise InvalidArgument(
-            "value must be a number between 0 and 1",
-            got=f"{value!r}, which is {kind.simpleString()}",
-            hint='"amount / 1000" puts rows of a small amount on low rungs',
+            f"{what} must be {must_be}", got=f"{given!r}, which is {kind.simpleString()}", hint=hint
         )
+    check_operators(events.select(expression))
     return expression

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from streamshed.errors import EnvironmentProblem, InvalidArgument
@@ -80,7 +81,16 @@ def _same_source(plans: list[Any]) -> bool:
     seen: list[str] = []
     for plan in plans:
         leaves = plan.collectLeaves()
-        # Columns are numbered anew where a stream is read twice.
-        texts = {re.sub(r"#\d+", "", str(leaves.apply(i).toString())) for i in range(leaves.size())}
-        seen += texts
+        seen += {_read_by(leaves.apply(i)) for i in range(leaves.size())}
     return len(seen) > len(set(seen))
+
+
+def _read_by(leaf: Any) -> str:
+    """What a plan reads, in words that two readings of the same stream have in common."""
+    # Columns are numbered anew where a stream is read twice.
+    text = re.sub(r"#\d+", "", str(leaf.toString()))
+    try:
+        # Newer sources call themselves "kafka" and no more.
+        return f"{text} {leaf.table().hashCode()}"
+    except Py4JError:
+        return text
