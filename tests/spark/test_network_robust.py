@@ -490,7 +490,7 @@ def test_plan_changes_are_logged_and_stand_in_the_journal(
 def test_a_setting_that_is_none_is_refused(spark: SparkSession, folder: Path) -> None:
     with start(spark, simple(), folder, trigger={"availableNow": True}) as running:
         for name in ("latnecy", "keep", "pinned"):
-            with pytest.raises(AttributeError, match="latency, mode, floor, max_shed, budget, policy"):
+            with pytest.raises(AttributeError, match="mode, latency, floor, max_shed, budget, expired, policy"):
                 setattr(running, name, 3)
         running.latency = "9 seconds"
         assert running.latency == 9.0
