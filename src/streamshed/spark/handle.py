@@ -111,6 +111,21 @@ class Handle:
             time.sleep(0.02)
         return True
 
+    def _ended(
+        self, running: Callable[[], bool], failure: Callable[[], StreamshedError | None], timeout: float | None
+    ) -> bool:
+        """Wait until nothing runs any more, and raise what ended it; False after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while running():
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        self.settle()
+        failed = failure()
+        if failed is not None:
+            raise failed
+        return True
+
     def _watches(self) -> list[Ending]:
         """The queries whose reports are waited for."""
         return list(self._queries.values())

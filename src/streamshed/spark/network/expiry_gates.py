@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import ClassVar
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamshed.network.graph import Network, Source
+from streamshed.spark.network.counted_gate import CountedGate
 from streamshed.spark.network.query_layout import QueryLayout
 from streamshed.spark.network.slots import quoted, sql
 from streamshed.spark.network.sql import Parser
 from streamshed.spark.orders.batch_clock import BatchClock
-from streamshed.spark.watch.plan_counts import ARRIVED, TIMELY, mark, marks_of
+from streamshed.spark.watch.plan_counts import TIMELY
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,43 +53,21 @@ def tells_age(network: Network, source: Source) -> bool:
 
 
 @dataclass(frozen=True)
-class ExpiryGate:
+class ExpiryGate(CountedGate):
     """The gate of one source."""
 
-    clock: BatchClock
-    serial: int
+    tells: ClassVar[int] = TIMELY
     arrived: str
-    protect: str | None
-    """SQL that is true for rows which pass at any age."""
+    """The column that says when a row arrived."""
     raw: bool
     """Whether it can stand in front of the parse."""
 
     @property
-    def marks(self) -> set[int]:
-        return {self.came, self.passed}
+    def asks(self) -> Column:
+        return self.clock.expires
 
-    @property
-    def came(self) -> int:
-        return marks_of(self.serial)[ARRIVED]
-
-    @property
-    def passed(self) -> int:
-        return marks_of(self.serial)[TIMELY]
-
-    @cached_property
-    def _passes(self) -> Column:
-        fresh = self.clock.is_fresh(F.col(quoted(self.arrived)))
-        if self.protect is not None:
-            fresh = fresh | F.coalesce(F.expr(self.protect), F.lit(False))
-        return ~self.clock.expires | (fresh & mark(self.serial, TIMELY))
-
-    @cached_property
-    def _comes(self) -> Column:
-        return ~self.clock.expires | mark(self.serial, ARRIVED)
-
-    def before(self, rows: DataFrame) -> DataFrame:
-        """Rows behind the gate, which is left out of the plan while no row can be too old."""
-        return rows.where(self._comes).where(self._passes)
+    def lets_pass(self) -> Column:
+        return self.clock.is_fresh(F.col(quoted(self.arrived)))
 
 
 class ExpiryGates:
@@ -108,7 +87,7 @@ class ExpiryGates:
             protect = None if source.protect is None else sql(source.protect)
             parser = parsers.get(source.name)
             raw = parser is None or (arrived in parser.raw[1:] and protect is None)
-            self.at[source.name] = ExpiryGate(clock, first_serial + len(self.at), arrived, protect, raw)
+            self.at[source.name] = ExpiryGate(clock, first_serial + len(self.at), protect, arrived, raw)
 
     @property
     def marks(self) -> set[int]:

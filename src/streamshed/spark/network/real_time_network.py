@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial, reduce
@@ -168,16 +167,7 @@ class RealTimeNetwork(AgedStream):
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended; raises what ended it. False after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self._query is not None and self._query.isActive:
-            if deadline is not None and time.monotonic() > deadline:
-                return False
-            time.sleep(0.05)
-        self.settle()
-        failed = self.failure()
-        if failed is not None:
-            raise failed
-        return True
+        return self._ended(lambda: self._query is not None and self._query.isActive, self.failure, timeout)
 
     def stop(self) -> None:
         """Stop the query; its checkpoint stays, and so does this handle with its report."""

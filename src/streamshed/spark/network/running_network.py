@@ -329,17 +329,7 @@ class RunningNetwork(PlannedHandle):
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until every query has ended; raises what ended one of them."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        for query in self.queries.values():
-            while query.isActive:
-                if deadline is not None and time.monotonic() > deadline:
-                    return False
-                time.sleep(0.05)
-        self.settle()
-        failed = self.failure()
-        if failed is not None:
-            raise failed
-        return True
+        return self._ended(lambda: any(query.isActive for query in self.queries.values()), self.failure, timeout)
 
     def settle(self, seconds: float = 5.0) -> bool:
         """Wait until the books have every batch of the queries that have ended; False if that takes too long."""

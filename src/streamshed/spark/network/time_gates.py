@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import ClassVar
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column
 
 from streamshed.network.graph import Source, ends
 from streamshed.policies.contract import protection
+from streamshed.spark.network.counted_gate import CountedGate
 from streamshed.spark.network.query_layout import QueryLayout
 from streamshed.spark.network.slots import sql
 from streamshed.spark.orders.batch_clock import BatchClock
-from streamshed.spark.watch.plan_counts import ARRIVED, KEPT, mark, marks_of
+from streamshed.spark.watch.plan_counts import KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +39,17 @@ NOTHING_CUT = Cut()
 
 
 @dataclass(frozen=True)
-class TimeGate:
+class TimeGate(CountedGate):
     """The gate at one place."""
 
-    clock: BatchClock
-    serial: int
-    protect: str | None
-    """SQL that is true for rows which pass at any time."""
+    tells: ClassVar[int] = KEPT
 
     @property
-    def marks(self) -> set[int]:
-        return {self.came, self.passed}
+    def asks(self) -> Column:
+        return self.clock.limited
 
-    @property
-    def came(self) -> int:
-        return marks_of(self.serial)[ARRIVED]
-
-    @property
-    def passed(self) -> int:
-        return marks_of(self.serial)[KEPT]
-
-    @cached_property
-    def _passes(self) -> Column:
-        limited, passes = self.clock.limited, self.clock.in_time()
-        if self.protect is not None:
-            passes = passes | F.coalesce(F.expr(self.protect), F.lit(False))
-        return ~limited | (passes & mark(self.serial, KEPT))
-
-    @cached_property
-    def _comes(self) -> Column:
-        return ~self.clock.limited | mark(self.serial, ARRIVED)
-
-    def before(self, rows: DataFrame) -> DataFrame:
-        """Rows behind the gate, which is left out of the plan while there is no deadline."""
-        return rows.where(self._comes).where(self._passes)
+    def lets_pass(self) -> Column:
+        return self.clock.in_time()
 
 
 class TimeGates:

@@ -52,8 +52,25 @@ OTHERS = "others"
 """What rows are called that are of no named class."""
 
 
+class Ladder:
+    """What every ladder has that is hung up at a bound."""
+
+    __slots__ = ()
+    bound: float
+
+    @property
+    def lowest(self) -> float:
+        """Seconds; no younger row ever goes."""
+        return self.bound * LOWEST
+
+    @property
+    def interval(self) -> float:
+        """Seconds for which rows must have been older than that."""
+        return self.bound * INTERVAL
+
+
 @dataclass(frozen=True, slots=True)
-class AgeLadder:
+class AgeLadder(Ladder):
     """Age limits for one bound.
 
     >>> ladder = AgeLadder(bound=0.2, classes=("gold", "others"))
@@ -77,16 +94,6 @@ class AgeLadder:
         count = len(self.classes)
         height = (count - 1 - number + (rung + 1) / RUNGS) / count
         return self.bound * (LOWEST + (HIGHEST - LOWEST) * height**2)
-
-    @property
-    def lowest(self) -> float:
-        """Seconds; no younger row ever goes."""
-        return self.bound * LOWEST
-
-    @property
-    def interval(self) -> float:
-        """Seconds for which rows must have been older than that."""
-        return self.bound * INTERVAL
 
     def limits(self) -> list[float]:
         """All limits, class by class, rung by rung."""

@@ -27,14 +27,14 @@ from dataclasses import dataclass, field, replace
 from streamshed.network.catalog import Catalog
 from streamshed.policies.contract import Row
 from streamshed.records import Drop
-from streamshed.spark.real_time.age_ladder import HIGHEST, INTERVAL, LOWEST
+from streamshed.spark.real_time.age_ladder import HIGHEST, LOWEST, Ladder
 
 MOST_RUNGS = 256
 """Of longer road maps, so many rows are taken, as even as can be in what they save."""
 
 
 @dataclass(frozen=True)
-class RoadMapLadder:
+class RoadMapLadder(Ladder):
     """The rungs that a road map makes.
 
     >>> rows = [Row({"s": 0.5}, (Drop("s->f", 0.5),), {}, {}), Row({"s": 1.0}, (Drop("s->f", 0.0),), {}, {})]
@@ -75,16 +75,6 @@ class RoadMapLadder:
     def limits(self) -> list[float]:
         """Seconds from which on each row of the map is in force."""
         return [self.bound * (LOWEST + (HIGHEST - LOWEST) * share**2) for share in self.saved]
-
-    @property
-    def lowest(self) -> float:
-        """Seconds; no younger row ever goes."""
-        return self.bound * LOWEST
-
-    @property
-    def interval(self) -> float:
-        """Seconds for which rows must have been older than that."""
-        return self.bound * INTERVAL
 
     def share(self, number: int) -> float:
         """What passes at any age."""
