@@ -46,6 +46,7 @@ def test_rendering_and_parsing_are_inverse(tree):
 
 
 @given(predicates, st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=20))
+@example(parse("0 = 0 AND a = -(1 / 0)"), [(0.0, 0.0, 0.0)])
 def test_a_row_that_passes_lies_in_the_ranges_and_exactly_if_exact(predicate, rows):
     columns = {name: np.array(values) for name, values in zip("abc", zip(*rows, strict=True), strict=True)}
     with np.errstate(all="ignore"):

@@ -124,4 +124,4 @@ def _end(value: float, integers: bool, exclusive: str, inclusive: str) -> str:
 
 def number(value: float) -> str:
     """A number as SQL takes it, whole ones without a point."""
-    return str(int(value)) if value == math.floor(value) and abs(value) < 1e15 else repr(float(value))
+    return str(int(value)) if abs(value) < 1e15 and value == math.floor(value) else repr(float(value))
