@@ -52,8 +52,7 @@ def session(name: str, **settings: str) -> SparkSession:
             "spark.sql.streaming.numRecentProgressUpdates": "10000",
             # Several tasks a core, so that one that got the long rows does not hold up a whole batch.
             "spark.sql.files.minPartitionNum": "8",
-            # With adaptive execution on, Spark plans a stateless query anew around every broadcast, the
-            # control row's included: 0.15 s a batch (docs/design.md). Off for all jobs alike, unless told.
+            # Off for all jobs alike, unless told: it does nothing for jobs with state.
             "spark.sql.adaptive.enabled": "false",
             # A query without data looks for it this often; by default, every 10 ms.
             "spark.sql.streaming.pollingDelay": "50ms",
