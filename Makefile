@@ -19,8 +19,8 @@ test: check unit ## all checks and all tests
 unit: setup kafka ## the tests alone
 	$(PYTHON) -m pytest $(BESIDE)
 
-test-all: check setup kafka ## the same with a hundred generated networks on Spark instead of a dozen
-	STREAMSHED_NETWORKS=100 $(PYTHON) -m pytest $(BESIDE)
+test-all: check setup kafka ## the same with a hundred generated networks on Spark instead of a dozen, and new examples for properties
+	STREAMSHED_EXPLORE=1 STREAMSHED_NETWORKS=100 $(PYTHON) -m pytest $(BESIDE)
 
 check: $(READY)  ## lint, types, import layers
 	$(VENV)/bin/ruff check src tests examples
