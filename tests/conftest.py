@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Machines are noisy: nothing here is judged by the clock. And what fails must fail for what was changed: new examples
-# are looked for by `make test-all`, and the ones that were found stand beside their tests.
+# Machines are noisy: nothing here is judged by the clock. And what fails must fail for what was changed: new
+# examples are looked for by `make test-all`, and the ones that were found stand beside their tests.
 settings.register_profile("streamshed", deadline=None, derandomize="STREAMSHED_EXPLORE" not in os.environ)
 settings.load_profile("streamshed")
 
