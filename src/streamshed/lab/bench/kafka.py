@@ -160,6 +160,15 @@ class Kafka:
         return found
 
 
+def cluster_id(drawn: bytes) -> str:
+    """A name for a cluster as Kafka has them. None begins with a dash: its tool would take that for an option.
+
+    >>> cluster_id(bytes([0xFB] * 16))
+    'e_v7-_v7-_v7-_v7-_v7-w'
+    """
+    return urlsafe_b64encode(bytes([drawn[0] & 0x7F]) + drawn[1:]).decode().rstrip("=")
+
+
 class Broker(Kafka):
     """One Kafka broker, started here; a context manager."""
 
@@ -186,7 +195,7 @@ class Broker(Kafka):
         }
         self._settings = self._folder / "broker.properties"
         self._settings.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        identity = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        identity = cluster_id(uuid.uuid4().bytes)
         with (self._folder / "format.txt").open("wb") as words:
             subprocess.run(
                 self._command("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(self._settings)),
