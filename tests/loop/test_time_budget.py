@@ -87,6 +87,14 @@ def test_batches_that_do_not_tell_their_tasks_have_as_many_as_the_last_that_did(
     assert untold.look(9.0, 3.0).grace == told.look(9.0, 3.0).grace
 
 
+def test_the_many_rows_of_a_first_batch_after_a_restart_are_no_burst() -> None:
+    before, after = Watched(), Watched()
+    after.budget = TimeBudget(BOUND, after.cost)
+    after.budget.recall(before.budget.remember())
+    after.batch(20.0, 1500, gap=0.0)  # what came while it was down; over which time, nobody knows
+    assert after.look(22.0, 3.0).grace > 100
+
+
 def test_a_batch_that_was_cut_has_no_usual_rows_behind_it() -> None:
     watched = Watched()
     watched.batch(7.0, 9000, at=12.0, kept=3000, cut=6000)

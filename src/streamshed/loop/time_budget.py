@@ -132,8 +132,10 @@ class TimeBudget:
         self._expect(sample, response.share(sample.keep_next))
 
     def _as_usual(self, gap: float) -> float:
-        """Rows of so many seconds, at most, if they are no burst."""
-        return _BURST * self._usual * max(gap, LOOK_AFTER * self.latency) if self._usual > 0 else math.inf
+        """Rows of so many seconds, at most, if they are no burst; of a first interval nobody knows how many."""
+        if self._usual <= 0 or gap <= 0:
+            return math.inf
+        return _BURST * self._usual * max(gap, LOOK_AFTER * self.latency)
 
     def _learn_behind(self, sample: Sample, told: Sample, budget: float | None) -> None:
         """What came after the budget was over."""
