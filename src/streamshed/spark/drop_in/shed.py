@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame
@@ -28,7 +29,7 @@ from streamshed.spark.arguments import (
 )
 from streamshed.spark.columns import quoted
 from streamshed.spark.drop_in.connect_shed import connect_shed, is_remote
-from streamshed.spark.drop_in.drop_order import HASH, ZERO, ControlFile, unit_hash
+from streamshed.spark.drop_in.drop_order import HASH, ZERO, ControlFile, DropOrder, unit_hash
 from streamshed.spark.drop_in.identity import all_columns, counted_at_source, in_file, row_place, zero_of
 from streamshed.spark.drop_in.shedder import Shedder
 from streamshed.spark.orders.batch_clock import BatchClock
@@ -247,39 +248,70 @@ def shed(
         expired=expired if arrival is not None else None,
         whole=counted_at_source(events),
     )
-    gate, counted = file.switches(spark)
-    if in_file(place):
-        # One filter has to be there; which one, does not matter.
-        counted = counted | ~clock.limited
-    order = file.order(spark, period)
     spared = None if protected is None else F.coalesce(protected, F.lit(False))
-    stays = _or(~order.takes, spared)
-    marks = [unit_hash(identity).alias(HASH), zero_of(place).alias(ZERO)]
-    incoming = events.select("*", *marks).where(~counted | mark(serial, ARRIVED, F.col(ZERO)))
-    if arrival is not None:
-        fresh = _or(clock.is_fresh(arrival), spared)
-        incoming = incoming.where(~clock.expires | (fresh & mark(serial, TIMELY)))
-    # While nothing is shed, what was kept is what arrived, and need not be counted again.
-    chosen = incoming.where(~gate | (stays & mark(serial, CHOSEN)))
-    in_time = _or(clock.in_time(), spared) & mark(serial, KEPT, F.col(ZERO))
-    kept = chosen.where(~clock.limited | in_time)
-    columns = [F.col(quoted(column)) for column in events.columns]
-    for added, value in ((weight, 1.0 / order.keep), (sic, order.keep)):
-        if added is None:
-            continue
-        if spared is not None:
-            value = F.when(spared, F.lit(1.0)).otherwise(value)
-        columns.append(F.when(gate, value).otherwise(F.lit(1.0)).alias(added))
-    kept = kept.select(*columns)
+    drop = _DropInPlan(serial, file, clock, file.order(spark, period), spared)
+    added = {name: of for name, of in ((weight, _weight), (sic, _share)) if name is not None}
+    kept = drop.put_into(events, identity, place, arrival, added)
     if measure and arrival is not None:
         kept = oldest_observed(kept, serial, arrival)
     SessionMonitor.of(spark).add(shedder)
     return kept
 
 
-def _or(passes: Column, spared: Column | None) -> Column:
-    """What passes, and what is never dropped."""
-    return passes if spared is None else passes | spared
+@dataclass(frozen=True)
+class _DropInPlan:
+    """What is put into the DataFrame: arrived ─► too old? ─► taken by the order? ─► in time? ─► kept."""
+
+    serial: int
+    file: ControlFile
+    clock: BatchClock
+    order: DropOrder
+    spared: Column | None
+    """What is never dropped."""
+
+    def put_into(
+        self,
+        events: DataFrame,
+        identity: list[Column],
+        place: list[Column],
+        arrival: Column | None,
+        added: Mapping[str, Callable[[Column], Column]],
+    ) -> DataFrame:
+        """`added`: columns by name, made of the share that is kept."""
+        clock, serial = self.clock, self.serial
+        gate, counted = self.file.switches(events.sparkSession)
+        if in_file(place):
+            # One filter has to be there; which one, does not matter.
+            counted = counted | ~clock.limited
+        marks = [unit_hash(identity).alias(HASH), zero_of(place).alias(ZERO)]
+        incoming = events.select("*", *marks).where(~counted | mark(serial, ARRIVED, F.col(ZERO)))
+        if arrival is not None:
+            fresh = self._or_spared(clock.is_fresh(arrival))
+            incoming = incoming.where(~clock.expires | (fresh & mark(serial, TIMELY)))
+        # While nothing is shed, what was kept is what arrived, and need not be counted again.
+        chosen = incoming.where(~gate | (self._or_spared(~self.order.takes) & mark(serial, CHOSEN)))
+        in_time = self._or_spared(clock.in_time()) & mark(serial, KEPT, F.col(ZERO))
+        kept = chosen.where(~clock.limited | in_time)
+        columns = [F.col(quoted(column)) for column in events.columns]
+        for name, of in added.items():
+            value = of(self.order.keep)
+            if self.spared is not None:
+                value = F.when(self.spared, F.lit(1.0)).otherwise(value)
+            columns.append(F.when(gate, value).otherwise(F.lit(1.0)).alias(name))
+        return kept.select(*columns)
+
+    def _or_spared(self, passes: Column) -> Column:
+        return passes if self.spared is None else passes | self.spared
+
+
+def _weight(keep: Column) -> Column:
+    """How many rows a kept one stands for."""
+    return 1.0 / keep
+
+
+def _share(keep: Column) -> Column:
+    """What part of the rows it stands for was kept."""
+    return keep
 
 
 def _check_unused(parameters: Mapping[str, object], where: str) -> None:
