@@ -250,8 +250,8 @@ def shed(
     )
     spared = None if protected is None else F.coalesce(protected, F.lit(False))
     drop = _DropInPlan(serial, file, clock, file.order(spark, period), spared)
-    added = {name: of for name, of in ((weight, _weight), (sic, _share)) if name is not None}
-    kept = drop.put_into(events, identity, place, arrival, added)
+    columns = {name: of for name, of in ((weight, _weight), (sic, _share)) if name is not None}
+    kept = drop.put_into(events, identity, place, arrival, columns)
     if measure and arrival is not None:
         kept = oldest_observed(kept, serial, arrival)
     SessionMonitor.of(spark).add(shedder)
