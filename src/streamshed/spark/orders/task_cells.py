@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from streamshed.spark.native import Native
 
 _CLASS = "java.util.concurrent.atomic.AtomicLongArray"
-_COUNTER = "org.apache.commons.lang3.mutable.MutableLong"
 
 
 class TaskCells:
@@ -26,33 +25,16 @@ class TaskCells:
     def read(self, place: int) -> Column:
         return self._call("getPlain", F.lit(place))
 
+    def count(self, place: int) -> Column:
+        """What stood there, which is one more from now on."""
+        return self._call("getAndIncrement", F.lit(place))
+
     def swap(self, place: int, value: Column) -> Column:
         """What stood there, in whose place the value is from now on."""
         return self._call("getAndSet", F.lit(place), value)
 
     def _call(self, method: str, *arguments: Column) -> Column:
         return self._native.invoke(self._cells, method, "bigint", *arguments, unless_null=True)
-
-
-class TaskCounter:
-    """Counts the rows of a task.
-
-    Only the task itself sees it, so it need not be atomic as the cells are: that would cost some 6 ns a row.
-    The class is of Commons Lang, which comes with Spark.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._native = Native(spark)
-        number = self._native.jvm.org.apache.commons.lang3.mutable.MutableLong(0)
-        self._number = self._native.literal(number, _COUNTER)
-
-    def next(self) -> Column:
-        """How many rows were counted before this one, which is counted now."""
-        return self._native.invoke(self._number, "getAndIncrement", "bigint")
-
-    def read(self) -> Column:
-        """How many rows were counted."""
-        return self._native.invoke(self._number, "longValue", "bigint")
 
 
 class Line:
