@@ -18,7 +18,6 @@ writes it into the plan later.) A line that nobody renews ends by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -94,8 +93,7 @@ class BatchClock:
         text = f"{int(until * 1000)} {budget} {grace} {floor} {stride} {expiry}"
         if text != self._text:
             self._text = text
-            jvm: Any = self._spark._jvm
-            self._line.data.update(0, jvm.org.apache.spark.unsafe.types.UTF8String.fromString(text))
+            self._line.set(text)
 
     @property
     def limited(self) -> Column:

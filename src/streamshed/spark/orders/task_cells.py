@@ -41,9 +41,16 @@ class Line:
     """A text in the driver's memory that the plans of running queries read when they are made."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.data, texts = Native(spark).array([None], "string")
+        native = Native(spark)
+        self.data, texts = native.array([None], "string")
         self.column = F.get(texts, F.lit(0))
         """The text. The optimizer knows it, and all that is made of it alone."""
+        # Looked up once: by its full name, every mention of a class is eight calls into the JVM.
+        self._texts = native.jvm.org.apache.spark.unsafe.types.UTF8String
+
+    def set(self, text: str) -> None:
+        """What the plans read that are made from now on."""
+        self.data.update(0, self._texts.fromString(text))
 
 
 def clock(spark: SparkSession, *, folded: bool) -> Column:

@@ -15,7 +15,7 @@ from streamshed.spark.orders.history import Span
 from streamshed.spark.watch.plan_counts import Counts, PlanReader, drops_in, sources_in
 from streamshed.spark.watch.progress import Progress, SampleBuilder
 from streamshed.spark.watch.source_rows import SourceRows
-from streamshed.spark.watch.stage_times import StageTimes, stage_times
+from streamshed.spark.watch.stage_times import StageBooks, StageTimes
 
 log = logging.getLogger("streamshed")
 
@@ -25,7 +25,7 @@ _EXECUTION_DELAY = 1.0  # the same, if a newer batch runs: its execution can onl
 _DRAINING = ("AvailableNowTrigger", "OneTimeTrigger")  # triggers of queries that end by themselves
 _LONG = 1.0  # seconds: a batch that took longer is worth a question to Spark's books of its stages, …
 _MANY = 2.0  # … and so is one with so many times the rows of the last one that was, and one that was cut; …
-_STAGES_EVERY = 2.0  # … else one in so many seconds
+_STAGES_EVERY = 2.0  # … else one in so many seconds, or in as many as a batch may run
 _RAREST_LOOK = 2.0  # seconds between two looks at a batch that runs for very long
 
 
@@ -75,6 +75,7 @@ class QueryWatch:
         """Seconds from the start of the last batch until it was planned."""
         self._reader = PlanReader()
         self._source_rows = SourceRows()
+        self._books: StageBooks | None = None
         self._given: tuple[int, int] = (-1, 0)
         self._cores = 0 if spark is None else int(spark.sparkContext.defaultParallelism)
         self._next_stages, self._asked_rows = 0.0, 0
@@ -186,14 +187,17 @@ class QueryWatch:
         telling = telling or any(each.cut for each in self.counts.values())
         if self._spark is None or not progress.rows or (now < self._next_stages and not telling):
             return False
-        self._next_stages, self._asked_rows = now + _STAGES_EVERY, progress.rows
+        pause = max(_STAGES_EVERY, *(stream.look_after() for stream in self.streams))
+        self._next_stages, self._asked_rows = now + pause, progress.rows
         return True
 
     def _stages(self, progress: Progress) -> StageTimes | None:
         """When the rows of a batch had passed the drop; None if Spark's books do not tell."""
         try:
-            return stage_times(self._spark, self.run_id, progress.started, progress.started + progress.duration)
-        except Py4JError as error:
+            if self._books is None:
+                self._books = StageBooks(self._spark)
+            return self._books.times(self.run_id, progress.started, progress.started + progress.duration)
+        except (Py4JError, KeyError, TypeError, ValueError) as error:
             log.debug("query %s: how long its stages took is not known (%s)", self.name, error)
             return None
 

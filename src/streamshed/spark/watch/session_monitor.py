@@ -160,14 +160,19 @@ class SessionMonitor:
                 self._warn("a progress report could not be read; its batch goes uncounted", error)
                 return
             run_id = payload.run_id
+        elif kind == "executed" and self._queries:
+            run_id = _run_of(payload)
         for watch in list(self._queries.values()):
             mine = watch.run_id == run_id
             try:
                 if kind == "terminated" and mine:
                     self._end(watch, now)
                     continue
-                if kind == "executed":
-                    self._capture_executed(watch, payload)
+                if kind == "executed" and mine:
+                    watch.capture(payload)
+                elif kind == "executed" and run_id is None:
+                    # Not a streaming batch itself; but `foreachBatch` may have run it, and its batch can be seen.
+                    watch.capture_if_none()
                 elif kind == "progress" and mine:
                     watch.report(payload, now)
                 else:
@@ -205,16 +210,6 @@ class SessionMonitor:
                 stream.fail_open(error)
             except Exception as another:
                 self._warn("failing open failed", another)
-
-    def _capture_executed(self, watch: QueryWatch, execution: Any) -> None:
-        try:
-            run_id = execution.runId().toString()
-        except Py4JError:
-            # Not a streaming batch itself; but `foreachBatch` may have run it, and its batch is there to be seen.
-            watch.capture_if_none()
-            return
-        if run_id == watch.run_id:
-            watch.capture(execution)
 
     def _warn(self, what: str, error: BaseException) -> None:
         kind = f"{what}: {type(error).__name__}"
@@ -267,6 +262,14 @@ class _ExecutionListener:
 
     class Java:
         implements = ["org.apache.spark.sql.util.QueryExecutionListener"]  # noqa: RUF012
+
+
+def _run_of(execution: Any) -> str | None:
+    """The run of a streaming query that an execution is a batch of; None if it is none."""
+    try:
+        return str(execution.runId().toString())
+    except Py4JError:
+        return None
 
 
 def _execution_of(query: Any) -> Any:
