@@ -3,6 +3,7 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 READY  := $(VENV)/.ready
+CLASSES := $(VENV)/spark-classes.jsa
 # Each worker has a Spark session and all that runs on it (tests/conftest.py); the rest goes where there is time.
 BESIDE := -n 2 --dist loadgroup
 
@@ -16,10 +17,10 @@ demo: setup      ## a burst at twice this machine's capacity through a network, 
 
 test: check unit ## all checks and all tests
 
-unit: setup kafka ## the tests alone
+unit: setup kafka $(CLASSES) ## the tests alone
 	$(PYTHON) -m pytest $(BESIDE)
 
-test-all: check setup kafka ## the same with a hundred generated networks on Spark instead of a dozen, and new examples for properties
+test-all: check setup kafka $(CLASSES) ## the same with a hundred generated networks on Spark instead of a dozen, and new examples for properties
 	STREAMSHED_EXPLORE=1 STREAMSHED_NETWORKS=100 $(PYTHON) -m pytest $(BESIDE)
 
 check: $(READY)  ## lint, types, import layers
@@ -41,6 +42,10 @@ java:
 
 kafka:           ## a Kafka broker and Spark's connector to it, for tests, benchmarks and examples
 	@sh scripts/ensure-kafka .kafka
+
+# Made once: the tests start Spark many times, and this has it start in half the time.
+$(CLASSES): $(READY) | java
+	@$(PYTHON) scripts/class_archive.py $@
 
 $(READY): pyproject.toml constraints.txt scripts/make-venv
 	@sh scripts/make-venv $(VENV)

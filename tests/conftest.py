@@ -19,7 +19,13 @@ settings.load_profile("streamshed")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 # A test's Spark lives for minutes: what the JVM's second compiler costs never pays, and is half of its CPU time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Nor need it load all of Spark anew (scripts/class_archive.py). The same for the executors that tests start.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+CLASSES = Path(sys.prefix) / "spark-classes.jsa"
+if CLASSES.exists() and " " not in str(CLASSES):
+    JAVA += f" -XX:SharedArchiveFile={CLASSES} -Xlog:disable"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA)
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.executor.extraJavaOptions={JAVA}' pyspark-shell")
 
 
 def group_of(item: pytest.Item) -> str | None:

@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame
 import streamshed as ss
 from streamshed.network import Builder, Network
 from streamshed.spark.session import local_session
-from tests.spark.helpers import stream
+from tests.spark.helpers import stream, wait_for
+
+QUERIES = ("all", "counts")  # their books: of the outputs without state, and of the one with
 
 
 def network() -> Network:
@@ -38,6 +40,8 @@ def main(folder: Path, keep: float, die_at: int, master: str) -> None:
         ids = sorted(row.id for row in rows.select("id").collect())
         (folder / "out" / f"{number}.{os.getpid()}.json").write_text(json.dumps(ids))
         if number == die_at:
+            # What came after the books of the batch before is lost with them, and owned up to: not here.
+            wait_for(lambda: _last_in_books(folder) >= die_at - 1)
             os.kill(jvm, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -60,6 +64,12 @@ def main(folder: Path, keep: float, die_at: int, master: str) -> None:
     }
     (folder / "result.json").write_text(json.dumps(result))
     spark.stop()
+
+
+def _last_in_books(folder: Path) -> int:
+    """The last batch that is in the books of every query, as they are saved."""
+    books = [json.loads(file.read_text()) for file in (folder / "state").rglob("*.json") if file.stem in QUERIES]
+    return min((saved["last_batch"] for saved in books), default=-1) if len(books) == len(QUERIES) else -1
 
 
 def _last(running: ss.spark.runtime.RunningNetwork) -> list:  # type: ignore[name-defined, type-arg]

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from streamshed.errors import InvalidArgument
+from streamshed.spark.orders.store import Store
 
 Sink = Callable[[DataFrame, int], None]
 SinkSpec = Mapping[str, Any] | str | Sink
@@ -59,6 +60,8 @@ class FileSink:
             file_format = getattr(file_format, name)
         convert = jvm.org.apache.spark.api.python.PythonUtils
         self.path = qualified(spark, path)
+        self._written = Store(spark, f"{self.path}/_spark_metadata")
+        self._is_first = True
         self._sink = package.streaming.sinks.FileStreamSink(
             spark._jsparkSession,
             self.path,
@@ -68,7 +71,16 @@ class FileSink:
         )
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
+        # Only the first batch can be one that runs again.
+        if self._is_first and self._has(batch):
+            # Spark's sink leaves out what it has; but this run's rows are to be counted as they were delivered.
+            rows.write.format("noop").mode("overwrite").save()
+        self._is_first = False
         self._sink.addBatch(batch, rows._jdf)
+
+    def _has(self, batch: int) -> bool:
+        """Whether a run before this one has written the batch, and ended before the query could say so."""
+        return not {str(batch), f"{batch}.compact"}.isdisjoint(self._written.names())
 
 
 class WriterSink:
