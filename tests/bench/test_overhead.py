@@ -37,6 +37,7 @@ def test_what_is_told_of_sic_accounting() -> None:
     told = overhead_sic.told(took)
     assert (told["sic_ratio"], told["sic_network_ratio"], told["sic_network_column_ratio"]) == (1.01, 1.1, 1.2)
     assert told["sic_quartiles"] == [1.01, 1.01]
+    assert told["sic_column_ratio"] == pytest.approx(1.2 / 1.1, abs=1e-4)
     assert (told["sic_noise"], told["sic_pairs"]) == (1.0, 4)
 
 
