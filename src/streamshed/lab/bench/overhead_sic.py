@@ -8,8 +8,8 @@ take the same rows in turns:
     network               the same job as a network, whose SIC is in the report
     network, column       the same with `sic` on every row of the output
 
-What must come out, written before the first run: all against the plain job at most 1.03. A network is more than its
-SIC: what the column alone costs is told beside it, against the network without one.
+What must come out, written before the first run: all against the plain job at most 1.03. A network is more than
+its SIC: what the column alone costs is told beside it, against the network without one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def measure(spark: SparkSession, place: Workplace, supply: Path, pairs: int, say
 
 
 def told(took: dict[str, list[float]]) -> dict[str, Any]:
-    """Medians of the turns' ratios to the plain job, and their quartiles; and of the column's, to the network's."""
+    """Medians of the turns' ratios to the plain job, and quartiles; and of the column's, to the network's."""
     found = {name: sorted(ratios(times, took["plain"])) for name, times in took.items()}
 
     def quartiles(name: str) -> list[float]:
