@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from streamshed.lab.experiments.sic_fairness import measure as fairness
 from streamshed.lab.experiments.sic_queries import deployed, mixed, query
 from streamshed.network.catalog import Catalog
 from streamshed.sim.network.rows import Rows
+from streamshed.sim.nodes.deployment import FederatedQuery
 
 FOLDER = Path(__file__).parents[2] / "docs" / "experiments"
 
@@ -53,7 +55,21 @@ def test_federated_rows_and_picture(tmp_path):
     assert found["fair", 0.05] > 0.97
     assert found["fair, as told", 5.0] < found["fair", 5.0]
     assert found["random", 0.05] == found["random", 5.0] < found["fair", 0.05]
+    assert found["all-knowing", 0.05] == found["all-knowing", 5.0] > 0.97
     sic_federated.draw(rows, tmp_path / "federated.png")
+
+
+def test_who_knows_all_loads_raises_all_queries_alike_until_a_node_of_theirs_is_full():
+    """By hand: `a` has room for half of its three queries, `b` for all that comes to it."""
+
+    def loaded(name: str, place: str, load: float) -> FederatedQuery:
+        network = query("average", name, 10.0, 1.0)
+        scale = load / Catalog.of(network).load
+        scaled = replace(network, boxes=tuple(replace(box, cost=box.cost * scale) for box in network.boxes))
+        return FederatedQuery(scaled, dict.fromkeys((box.name for box in network.boxes), place))
+
+    queries = [loaded("p", "a", 1.2), loaded("q", "a", 0.6), loaded("r", "a", 0.2), loaded("s", "b", 0.7)]
+    assert sic_federated.max_min(queries, ["a", "b"]).tolist() == pytest.approx([0.5, 0.5, 0.5, 1.0])
 
 
 def test_timeline_rows_and_picture(tmp_path):

@@ -5,7 +5,7 @@ Plans have a budget: when it is over, the rest of a batch's rows is dropped wher
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -17,7 +17,7 @@ from streamshed.loop.workload import CatalogWork
 from streamshed.network import Builder, Catalog, Network
 from streamshed.network.graph import Box, ends
 from streamshed.policies.registry import network_policy
-from streamshed.records import Flows, Mode, Sample
+from streamshed.records import Choice, Flows, Mode, Sample
 
 BOUND = 4.0
 
@@ -314,3 +314,80 @@ def test_fair_in_a_closed_loop_leaves_both_outputs_the_same_share_inside_the_bou
     assert shares[0] == pytest.approx(shares[1], rel=0.03)
     assert 0.2 < shares[0] < 0.95
     assert max(late for at, late in spark.latencies if at > 40) < 1.1 * BOUND
+
+
+def two_sources(**outputs: dict[str, float]) -> Network:
+    return (
+        Builder("two", capacity=1.0).source("s", "x INT", rate=100).source("t", "x INT", rate=100)
+        .filter("a", "s", "x > 0", cost=0.01).filter("b", "t", "x > 0", cost=0.01)
+        .output("o", "a", **outputs.get("o", {})).output("p", "b", **outputs.get("p", {})).build()
+    )  # fmt: skip
+
+
+def batch_of_two(o: int, p: int) -> Sample:
+    """A batch of which the outputs got so many of 400 rows each."""
+    flows = Flows(
+        arrived={"s": 400, "t": 400},
+        passed={"s->a": o, "t->b": p, "a->o": o, "b->p": p},
+        left={"a": o, "b": p},
+        thinned=True,
+    )
+    return Sample(at=2.0, started=0.0, arrived=800, kept=800, gap=2.0, flows=flows)
+
+
+class Counting(NetworkShedding):
+    """It is told what outputs had by somebody else, and counts how often it is asked."""
+
+    asked = 0
+    had: Mapping[str, float] = {}
+
+    @property
+    def sic(self) -> dict[str, float]:
+        return dict(self.had)
+
+    def choose(self, share: float) -> Choice:
+        self.asked += 1
+        return super().choose(share)
+
+
+@pytest.mark.parametrize("policy", ["fair", "lsrm-random"])
+def test_fair_is_asked_with_every_batch_though_the_load_stays_the_same(policy):
+    """DISSP's shedder decides in every interval: who had less so far gets more now, whatever the share is."""
+    catalog = Catalog.of(network())
+    shedding = Counting(network_policy(policy), catalog, rate=lambda: ArrivalRate(window=BOUND / 2))
+    work = CatalogWork(catalog, lambda: catalog.selectivities)
+    spark = Spark(Controller(shedding, latency=BOUND, load=lambda query, bound: QueryLoad(bound, work=work)))
+    overload = lambda now: 4000.0 if now > 10 else 500.0  # noqa: E731
+    spark.run(overload, 60)
+    before, share = spark.controller.plan, spark.controller.share
+    assert before.wanted
+    # The same is seen: `fair` is asked, and as its answer is the same, so is the plan.
+    asked, batches = shedding.asked, spark.batch
+    spark.run(overload, 80)
+    assert shedding.asked - asked == (spark.batch - batches if policy == "fair" else 0)
+    assert spark.controller.plan.wanted == before.wanted
+    shedding.had = {"o": 0.6, "p": 0.4}
+    spark.run(overload, 84)
+    after = {drop.at: drop.keep for drop in spark.controller.plan.wanted}
+    if policy == "lsrm-random":
+        assert spark.controller.plan.wanted == before.wanted
+    else:
+        assert after["m->f"] < 0.95  # `o` had more, and loses behind the box that both share
+        assert "m->g" not in after
+        assert spark.controller.share == pytest.approx(share, rel=0.03)
+
+
+def test_with_fair_who_had_least_is_served_first_and_others_have_no_order():
+    made = two_sources(p={"weight": 2.0})
+    catalog = Catalog.of(made)
+    fair = NetworkShedding(network_policy("fair"), catalog, rate=SteadyRate)
+    assert fair.needs == {}
+    fair.learn(batch_of_two(200, 300))
+    assert sorted(fair.needs, key=fair.needs.__getitem__) == ["p", "o"]  # 0.75 at twice the weight is less
+    guarded = Catalog.of(two_sources(o={"minimum_sic": 0.6}))
+    fair = NetworkShedding(network_policy("fair"), guarded, rate=SteadyRate)
+    fair.learn(batch_of_two(200, 100))
+    assert sorted(fair.needs, key=fair.needs.__getitem__) == ["o", "p"]  # below its minimum
+    other = NetworkShedding(network_policy("lsrm-random"), catalog, rate=SteadyRate)
+    other.learn(batch_of_two(200, 300))
+    assert other.needs == {}

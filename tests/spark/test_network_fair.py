@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.lab.bench import fair as bench
 from streamshed.network import Builder, Catalog, Network
 from streamshed.policies.registry import network_policy
 from streamshed.quality.sic import jain
+from streamshed.records import Drop
+from streamshed.spark.network import fused_query
+from tests.spark.helpers import wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 20_000
@@ -78,3 +83,47 @@ def test_eight_queries_keep_the_same_share_and_the_report_says_what_the_output_s
     assert np.mean(found["fair"]) == pytest.approx(0.5, abs=0.03)
     assert jain(found["lsrm-random"]) < 0.9
     assert jain(found["input-uniform"]) < 0.95
+
+
+def test_who_had_least_is_served_first_so_that_no_output_is_always_the_one_that_time_runs_out_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All outputs of a query have one deadline; those that are served last lose what comes behind it."""
+    monkeypatch.setattr(fused_query, "_AT_A_TIME", 1)
+    builder = Builder("four", capacity=1.0).source("s", "id LONG, v DOUBLE", rate=100)
+    for name in "abcd":
+        builder.map(f"m{name}", "s", {"id": "id"}, cost=1e-5).output(name, f"m{name}")
+    served: list[list[str]] = []
+
+    def sink(name: str) -> Callable[[DataFrame, int], None]:
+        def write(rows: DataFrame, batch: int) -> None:
+            rows.count()
+            while len(served) <= batch:
+                served.append([])
+            served[batch].append(name)
+
+        return write
+
+    for policy, last in (("fair", ["c", "a", "d", "b"]), ("lsrm-random", ["a", "b", "c", "d"])):
+        served.clear()
+        source = tmp_path / policy
+        source.mkdir()
+        running = ss.run(
+            spark,
+            builder.build(),
+            sources={"s": spark.readStream.schema("id LONG, v DOUBLE").parquet(str(source))},
+            sinks={name: sink(name) for name in "abcd"},
+            latency="1 hour",
+            policy=policy,
+        )
+        keeps = {"a": 0.4, "c": 0.1, "d": 0.7}
+        running.pin([Drop(f"s->m{name}", keep) for name, keep in keeps.items()])
+        time.sleep(0.2)
+        for number in range(3):
+            table = pa.table({"id": np.arange(1000) + 1000 * number, "v": np.zeros(1000)})
+            parquet.write_table(table, source / f"{number}.parquet")
+            running.process_all_available()
+            wait_for(lambda handle=running, seen=number: handle.report().batches > seen)  # type: ignore[misc]
+        running.close()
+        assert served[0] == ["a", "b", "c", "d"]
+        assert served[-1] == last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.errors import InvalidArgument
+from streamshed.loop import network_shedding
 from streamshed.network import Builder, Network
 from streamshed.network.graph import InvalidNetwork
+from streamshed.quality.recent_information import RecentInformation
 
 pytestmark = pytest.mark.spark
 ROWS, FILES = 4000, 2
@@ -145,6 +148,24 @@ def test_fair_is_a_policy_of_run_and_weights_must_be_positive(spark, table, tmp_
         Builder("n").source("s", "x INT").output("o", "s", weight=0).build()
     with pytest.raises(InvalidArgument, match="no such policy"):
         ss.run(spark, made, sources={}, policy="fairest")
+
+
+def test_a_window_that_is_over_before_the_results_are_there_is_told_once(
+    spark, table, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr(network_shedding, "RecentInformation", partial(RecentInformation, 0.001))
+    made = Builder("n").source("s", "k INT, x DOUBLE, at TIMESTAMP", arrived="at").output("o", "s").build()
+    for policy, times in (("fair", 1), ("random", 0)):
+        caplog.clear()
+        source = stream(spark, table, tmp_path / "in")
+        with ss.run(spark, made, sources={"s": source}, sinks={"o": "memory"}, policy=policy, latency="1 hour",
+                    trigger={"availableNow": True}) as running:  # fmt: skip
+            running.await_termination()
+            assert running.sic_too_late > 0.001
+            assert running.report().batches == FILES
+        told = [each.getMessage() for each in caplog.records if "source time window" in each.getMessage()]
+        assert len(told) == times
+        assert not told or "is not longer than the delay of" in told[0]
 
 
 def test_state_below_these_windows_is_refused(spark, table, tmp_path):

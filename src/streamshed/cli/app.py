@@ -87,7 +87,11 @@ def bench(
     bound: Annotated[
         list[str] | None, typer.Option(help="latency: a bound to try, such as 4s; may be given several times.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="latency: how often; medians are told.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="latency, fair: how often.")] = 1,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="overhead: light, stateless, columnar or sic alone; may be given several times."),
+    ] = None,
 ) -> None:
     """Measure Streamshed on this machine. Each result is a ratio within one run, or a latency."""
     from streamshed.lab import bench as benches
@@ -98,7 +102,8 @@ def bench(
         return
     if out is not None:
         need("matplotlib", "lab")
-    measure = benches.bench(name, out, [seconds(each, "--bound") for each in bound or ()], rounds)
+    bounds = [seconds(each, "--bound") for each in bound or ()]
+    measure = benches.bench(name, out, bounds, rounds, part or ())
     show = None if as_json else benches.tables(name)
     with _aside.status(f"bench {name}") as status:
 

@@ -84,6 +84,13 @@ class Arbiter:
         band = self.steps.dead_band
         return band is not None and abs(share - aimed) <= band * aimed
 
+    def is_alike(self, choice: Choice, plan: Plan) -> bool:
+        """Whether drops that a policy wants for the same share are worth no new plan."""
+        places = [(drop.at, drop.where) for drop in choice.drops]
+        return places == [(drop.at, drop.where) for drop in plan.wanted] and all(
+            self.is_near(now.keep, before.keep) for now, before in zip(choice.drops, plan.wanted, strict=True)
+        )
+
     def keep_all(self, overload: Overload | None, who: str, at: float, *, learning: bool = False) -> Plan:
         """The plan to keep everything, and why."""
         reason = "nothing is shed: what arrives fits"

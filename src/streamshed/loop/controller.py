@@ -23,6 +23,10 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def steady(self) -> bool:
+        """Whether its drops depend on the share alone; else it is asked anew with every interval."""
+
     def learn(self, sample: Sample) -> None:
         """See what happened; a policy that needs no more than a share ignores it."""
 
@@ -228,7 +232,7 @@ class Controller:
         self._loads[sample.query].observe(
             sample, enforced=self.limits.mode is not Mode.DRY_RUN, budget=self._budget_at(sample.started)
         )
-        return self._decide(sample.at)
+        return self._decide(sample.at, anew=sample.finished and not self.policy.steady)
 
     def forget(self, query: str, at: float) -> Plan:
         """A query has ended: what it needed no longer counts."""
@@ -236,7 +240,8 @@ class Controller:
             self._decide(at)
         return self._plan
 
-    def _decide(self, at: float) -> Plan:
+    def _decide(self, at: float, *, anew: bool = False) -> Plan:
+        """`anew`: have the policy asked though the share is the same."""
         found = {name: load.overload() for name, load in self._loads.items()}
         overloads = {name: each for name, each in found.items() if each is not None and not each.in_vain}
         if self.limits.mode is Mode.OFF or not overloads:
@@ -245,7 +250,7 @@ class Controller:
             plan = self._arbiter.keep_all(vain.get(worst), self._who(worst), at, learning=self._learning)
         else:
             worst = min(overloads, key=lambda name: (overloads[name].keep, name))
-            plan = self._shed(worst, overloads[worst], at)
+            plan = self._shed(worst, overloads[worst], at, anew=anew)
         self._plan = self._arbiter.settle(plan, self._allowance(), self._plan, self._latency)
         if self._plan.budget != self._budgets[-1][1]:
             self._budgets.append((at + _REPORTED, self._plan.budget))
@@ -271,12 +276,16 @@ class Controller:
             return None
         return min(known)._replace(grace=max(allowance.grace for allowance in known))
 
-    def _shed(self, query: str, overload: Overload, at: float) -> Plan:
+    def _shed(self, query: str, overload: Overload, at: float, *, anew: bool) -> Plan:
         share = self._arbiter.share(overload, self._plan)
         same = self._plan.wanted and self._plan.mode is self.limits.mode and self._aimed > 0
-        if same and self._arbiter.is_near(share, self._aimed):
+        near = bool(same) and self._arbiter.is_near(share, self._aimed)
+        if near and not anew:
             return self._plan
+        share = self._aimed if near else share
         choice = self.policy.choose(share)
+        if near and self._arbiter.is_alike(choice, self._plan):
+            return self._plan
         if not choice.drops:
             return self._arbiter.keep_all(overload, self._who(query), at)
         why = self._why(query, overload, share) + self._arbiter.remark(share, overload, self._plan)

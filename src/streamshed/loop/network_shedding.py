@@ -75,6 +75,11 @@ class NetworkShedding:
         return self.policy.name
 
     @property
+    def steady(self) -> bool:
+        """`fair` goes by what outputs had: by Algorithm 1 it decides in every interval, which is a batch here."""
+        return not isinstance(self._planner, FairPlanner)
+
+    @property
     def rates(self) -> dict[str, float]:
         """Rows per second of each source, as measured; those of the catalog where nothing was seen yet."""
         found = dict(self.catalog.rates)
@@ -118,6 +123,21 @@ class NetworkShedding:
         """The longest delay of an output, if the source time window is not longer: its SIC says little then."""
         longest = max(self.latencies.values(), default=0.0)
         return longest if longest >= self._information.seconds else None
+
+    @property
+    def needs(self) -> dict[str, tuple[bool, float]]:
+        """With `fair`, what outputs are served by, least first: who comes last is cut when time is used up.
+
+        As in Algorithm 1: those below their minimum, then by SIC over weight. Other policies have no order.
+        """
+        if self.steady:
+            return {}
+        sic = self.sic
+        return {
+            output.name: (share >= output.minimum_sic, share / output.weight)
+            for output in self.catalog.network.outputs
+            if (share := sic.get(output.name)) is not None
+        }
 
     @property
     def queues(self) -> dict[str, float]:

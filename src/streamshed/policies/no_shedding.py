@@ -13,6 +13,7 @@ class NoShedding:
     """
 
     name = "none"
+    steady = True
 
     def learn(self, sample: Sample) -> None:
         """Whatever happens, it sheds nothing."""

@@ -16,6 +16,7 @@ class RandomShedding:
     """
 
     name = "random"
+    steady = True
 
     def __init__(self, at: str = "source") -> None:
         self._at = at

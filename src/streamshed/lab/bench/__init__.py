@@ -44,15 +44,22 @@ _VIRTUAL = {
 
 _PICTURED = ("network", "realtime")
 _BOUNDED = ("latency",)
+_REPEATED = ("latency", "fair")
+_PARTED = ("overhead",)
 _TABLED = ("control",)
 
 
 def bench(
-    name: str, out: Path | None = None, bounds: Sequence[float] = (), rounds: int = 1
+    name: str,
+    out: Path | None = None,
+    bounds: Sequence[float] = (),
+    rounds: int = 1,
+    parts: Sequence[str] = (),
 ) -> Callable[..., dict[str, Any]]:
     """The function behind a benchmark's name; with `out`, it writes its numbers and a picture there.
 
-    `bounds` and `rounds`: for those that try several bounds, in seconds, and how often.
+    `bounds` and `rounds`: for those that try several bounds, in seconds, and how often. `parts`: for those that
+    have parts, which of them; all, if none is named.
     """
     if name not in BENCHES:
         raise InvalidArgument(
@@ -64,18 +71,30 @@ def bench(
             got=f"{name} --out {out}",
             hint=f"those with one: {', '.join(_PICTURED)}",
         )
-    if (bounds or rounds != 1) and name not in _BOUNDED:
+    if (bounds and name not in _BOUNDED) or (rounds != 1 and name not in _REPEATED):
         raise InvalidArgument(
             "this benchmark has a bound of its own, and its own number of rounds",
             got=f"{name} --bound/--rounds",
-            hint=f"those with bounds to choose: {', '.join(_BOUNDED)}",
+            hint=f"those with bounds to choose: {', '.join(_BOUNDED)}; with rounds: {', '.join(_REPEATED)}",
         )
+    if parts:
+        known: Sequence[str] = ()
+        if name in _PARTED:
+            known = import_module(f"streamshed.lab.bench.{name}").PARTS
+        if not {*parts} <= {*known}:
+            raise InvalidArgument(
+                "this benchmark has no such part",
+                got=f"{name} --part {' --part '.join(parts)}",
+                hint=f"choose from: {', '.join(known)}" if known else f"those with parts: {', '.join(_PARTED)}",
+            )
     run: Callable[..., dict[str, Any]]
     if name in _VIRTUAL:
         run = import_module(f"streamshed.lab.experiments.{_VIRTUAL[name]}").run
         return lambda say: run(lambda done, total, what: say(f"{what} ({done} of {total})")) | {"bench": name}
     run = import_module(f"streamshed.lab.bench.{name.replace('-', '_')}").run
-    if name in _BOUNDED:
+    if parts:
+        return partial(run, parts=tuple(parts))
+    if name in _REPEATED:
         return partial(run, rounds=rounds, **({"bounds": tuple(bounds)} if bounds else {}))
     return run if out is None else partial(run, out=out)
 

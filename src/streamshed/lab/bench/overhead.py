@@ -11,11 +11,14 @@ beside that column would show there. Once without a key and once with one.
 Every batch has a time budget, as by default: the clock is in the plan, and nothing is ever too late. Adaptive
 execution does nothing for jobs with state, so a third job, parse and filter alone, is run with it on and off.
 What must come out (written down before the first run): every ratio at most 1.02.
+
+A last part has SIC accounting on (`overhead_sic`): at most 1.03. `--part` runs one part alone.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from pyspark.sql.types import StructType
 
 import streamshed as ss
 import streamshed.lab.bench.play as playing
-from streamshed.lab.bench import jobs
+from streamshed.lab.bench import jobs, overhead_sic
 from streamshed.lab.bench.feeder import JsonRows
 from streamshed.lab.bench.play import Say, Workplace
 from streamshed.lab.bench.standing import FILES, Standing, StandingJob, in_turns, ratios, stock
@@ -38,24 +41,38 @@ WARM_UP_BATCHES = 40  # of a few rows, before
 WARM_UP_PLANS = (
     600  # of a batch: a job that runs for days has planned more than that, and the JVM has compiled it all
 )
+PARTS = ("light", "stateless", "columnar", "sic")
+SIC_PAIRS = 11
 COLUMNS = 100
 COLUMNAR_ROWS = 2_000_000  # in a batch
 
 
-def run(say: Say, pairs: int = 15) -> dict[str, Any]:
+def run(say: Say, pairs: int = 15, parts: Sequence[str] = PARTS) -> dict[str, Any]:
     spark = playing.session("bench overhead")
     rows = JsonRows()
+    told: dict[str, Any] = {"bench": "overhead"}
     with playing.Workplace() as place:
-        able = playing.capacity(spark, place, jobs.light, rows, say, seconds=BATCH_SECONDS)
-        supply = stock(place, rows, int(able * BATCH_SECONDS))
-        names = ("plain", "plain again", "shed")
-        queries = {name: StandingJob(spark, place, jobs.light, attached=name == "shed") for name in names}
-        took = in_turns(queries, supply, BATCHES, pairs, WARM_UP, say)
-        stateless = _stateless(spark, place, supply, pairs, say)
-        columnar = _columnar(spark, place, pairs, say)
+        if {*parts} - {"columnar"}:
+            able = playing.capacity(spark, place, jobs.light, rows, say, seconds=BATCH_SECONDS)
+            supply = stock(place, rows, int(able * BATCH_SECONDS))
+        if "light" in parts:
+            told |= _light(spark, place, supply, pairs, say) | {"rows_per_batch": int(able * BATCH_SECONDS)}
+        if "stateless" in parts:
+            told |= _stateless(spark, place, supply, pairs, say)
+        if "columnar" in parts:
+            told |= _columnar(spark, place, pairs, say)
+        if "sic" in parts:
+            told |= overhead_sic.measure(spark, place, supply, min(pairs, SIC_PAIRS), say)
+    return told
+
+
+def _light(spark: SparkSession, place: Workplace, supply: Path, pairs: int, say: Say) -> dict[str, Any]:
+    """The light job."""
+    names = ("plain", "plain again", "shed")
+    queries = {name: StandingJob(spark, place, jobs.light, attached=name == "shed") for name in names}
+    took = in_turns(queries, supply, BATCHES, pairs, WARM_UP, say)
     found = ratios(took["shed"], took["plain"])
     return {
-        "bench": "overhead",
         "ratio": round(statistics.median(found), 4),
         "pairs": pairs,
         "ratio_low": round(sorted(found)[pairs // 4], 4),
@@ -63,9 +80,6 @@ def run(say: Say, pairs: int = 15) -> dict[str, Any]:
         "ratio_of_totals": round(sum(took["shed"]) / sum(took["plain"]), 4),
         "noise": round(statistics.median(ratios(took["plain again"], took["plain"])), 4),
         "batch_s": round(statistics.median(took["plain"]) / BATCHES, 3),
-        "rows_per_batch": int(able * BATCH_SECONDS),
-        **stateless,
-        **columnar,
     }
 
 

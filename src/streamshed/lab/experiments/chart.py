@@ -28,6 +28,7 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
     "fair": ("#009E73", "D", "-"),
     "fair, as told": ("#D55E00", "v", "-"),
     "fair, no feedback": ("#56B4E9", "^", "--"),
+    "all-knowing": ("#000000", "x", "-."),
     "random": ("#999999", "o", ":"),
 }
 _SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")

@@ -3,7 +3,8 @@
 4 to 16 nodes at twice their capacity, six queries a node, each spread over 1 to 3 of them; coordinators tell every
 second. Nodes are loaded evenly, or any part of a query is on any node (uneven): there not even the best shedding
 makes all equal, since a node that has little to do cannot help another's queries. `fair` counts what a node let in
-since; `as told` takes the SIC as it is told; `no feedback` has no coordinator.
+since; `as told` takes the SIC as it is told; `no feedback` has no coordinator. `all-knowing` is no run: it is what
+somebody would give the queries who knew all loads, raising all alike until a node of theirs is full.
 
 What must come out, written before the first run: at the default delay Jain's index of `fair` at least 0.97 on
 nodes loaded evenly; feedback taken as told gets worse with its age, and counting what is on its way hardly does.
@@ -11,16 +12,21 @@ nodes loaded evenly; feedback taken as told gets worse with its age, and countin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streamshed.lab.experiments import chart
 from streamshed.lab.experiments.registry import Experiment, Progress
 from streamshed.lab.experiments.sic import Reading, read
 from streamshed.lab.experiments.sic_queries import mixed
-from streamshed.sim.nodes.deployment import FederationSettings
+from streamshed.network.catalog import Catalog
+from streamshed.quality.sic import jain
+from streamshed.sim.nodes.deployment import FederatedQuery, FederationSettings
 
 DELAYS = (0.05, 1.0, 5.0, 10.0)
 NODES = (4, 8, 16)
@@ -34,6 +40,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "fair, no feedback": {"feedback": None},
     "random": {"shedder": "random", "feedback": None},
 }
+ALL_KNOWING = "all-knowing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ class FederatedRow:
     sic_mean: float
     sic_min: float
     sic_max: float
-    throughput: float
+    throughput: float | None
+    """Tuples worked on per second; of what was not run, nothing."""
 
 
 def measure(
@@ -87,8 +95,42 @@ def measure(
                     found.jain, found.sic_mean, found.sic_min, found.sic_max, found.throughput,
                 )
             )  # fmt: skip
+    for count, load in ((count, load) for count in nodes for load in loads):
+        names = [f"node {each}" for each in range(count)]
+        best = [
+            max_min(mixed(queries * count, names, OVERLOAD, seed + run, spread=(1, 3), even=load == EVEN), names)
+            for run in range(runs)
+        ]
+        rows += [
+            FederatedRow(
+                delay, count, load, ALL_KNOWING, float(np.mean([jain(each) for each in best])),
+                float(np.mean(best)), float(np.min(best)), float(np.max(best)), None,
+            )
+            for delay in delays
+        ]  # fmt: skip
     progress(total, total, "done")
     return rows
+
+
+def max_min(queries: Sequence[FederatedQuery], nodes: Sequence[str]) -> np.ndarray:
+    """The SIC of each query if all are raised alike until all of their rows, or one of their nodes, is used up.
+
+    No other choice gives anybody more without taking from somebody who has no more. Nodes have a capacity of 1.
+    """
+    load = np.zeros((len(nodes), len(queries)))
+    for number, query in enumerate(queries):
+        rates = Catalog.of(query.network).arc_rates
+        for box in query.network.order:
+            rows = sum(rates[on] for on in query.network.arcs_into(box.name))
+            load[nodes.index(query.nodes[box.name]), number] += box.cost * rows
+    kept, rising = np.zeros(len(queries)), np.ones(len(queries), bool)
+    while rising.any():
+        growth = load[:, rising].sum(axis=1)
+        room = (1.0 - load @ kept)[growth > 0] / growth[growth > 0]
+        kept[rising] += min(room.min(initial=math.inf), (1.0 - kept[rising]).min())
+        full = load @ kept > 1.0 - 1e-9
+        rising &= ~(load[full] > 0).any(axis=0) & (kept < 1.0 - 1e-9)
+    return kept
 
 
 def draw(rows: Sequence[FederatedRow], path: Path) -> None:
@@ -107,7 +149,7 @@ def draw(rows: Sequence[FederatedRow], path: Path) -> None:
                             if (row.nodes, row.load, row.algorithm) == (count, load, way)
                         ],
                     )
-                    for way in WAYS
+                    for way in (*WAYS, ALL_KNOWING)
                 ],
                 (0.5, 1.01),
             )

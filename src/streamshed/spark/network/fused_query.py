@@ -242,7 +242,7 @@ class FusedQuery(NetworkQuery):
         # The jobs of a batch belong to its query in whatever thread they start: stopping it stops them.
         task = inheritable_thread_target(session)(one)
         with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streamshed") as pool:
-            running = [pool.submit(task, name) for name in self.layout.outputs]
+            running = [pool.submit(task, name) for name in self.runtime.in_turn(self.layout.outputs)]
             return [future.result() for future in running]
 
     def _writer(self, rows: DataFrame, span: PlanSpan, number: int) -> Writer:

@@ -7,7 +7,7 @@ import itertools
 import logging
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -56,6 +56,9 @@ class Runtime(Protocol):
     def sampled(self, source: str, values: Mapping[str, npt.NDArray[np.float64]]) -> None: ...
     def limits(self) -> tuple[BatchLimits, int]:
         """What the next batch may take, and how many rows apart its looks at the clock are."""
+
+    def in_turn(self, outputs: Sequence[str]) -> Sequence[str]:
+        """Outputs in the order in which a batch serves them: the last ones lose when its time is used up."""
 
     def look_after(self) -> float: ...
     def renew(self, now: float) -> None: ...

@@ -28,6 +28,7 @@ from streamshed.network.value_flow.cells import loss_graphs
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.registry import network_policy
 from streamshed.quality import Ledger, Report
+from streamshed.quality.recent_information import WINDOW
 from streamshed.records import Drop, Mode, Plan, Sample
 from streamshed.spark import arguments
 from streamshed.spark.handle import is_news, setting
@@ -151,6 +152,8 @@ class RunningNetwork(PlannedHandle):
         self._learn_at = 0.0
         self._graphs: tuple[Catalog, dict[str, LossGraph]] | None = None
         self._spreads = Spreads()
+        self._needs: Mapping[str, tuple[bool, float]] = {}
+        self._warned_of_window = False
         self._failed: StreamshedError | None = None
 
     def launch(self, rows: Mapping[str, DataFrame], trigger: Mapping[str, Any]) -> None:
@@ -414,6 +417,11 @@ class RunningNetwork(PlannedHandle):
         """What the next batch may take. Called from a batch, which must not wait for our lock."""
         return self._budget.limits, self._budget.stride
 
+    def in_turn(self, outputs: Sequence[str]) -> Sequence[str]:
+        """With `fair`, who had least comes first. Called from a batch, which must not wait for our lock."""
+        needs = self._needs
+        return sorted(outputs, key=lambda name: needs.get(name, (True, float("inf"))))
+
     def finished(self, query: NetworkQuery, sample: Sample) -> None:
         with self._locked():
             if sample.batch <= self._ledger.last_batch(query.name):
@@ -492,7 +500,23 @@ class RunningNetwork(PlannedHandle):
         if sample.finished:
             self._learn()
         self._controller.observe(sample)
+        self._needs = self._shedding.needs
+        self._check_window()
         self._adopt()
+
+    def _check_window(self) -> None:
+        """Say once that `fair` goes by a source time window which is over before its results are there."""
+        delay = self._shedding.sic_too_late
+        if delay is None or self._shedding.steady or self._warned_of_window:
+            return
+        self._warned_of_window = True
+        log.warning(
+            "%s: the source time window of %g s is not longer than the delay of %.1f s that was measured; `fair` "
+            "goes by single batches then",
+            self.name,
+            WINDOW,
+            delay,
+        )
 
     def _wanted_plan(self) -> Plan:
         return self._pinned or self._controller.plan
