@@ -18,6 +18,7 @@ from streamshed.cli.screen import screen
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.extras import need
+from streamshed.network.nodes import visible
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 # In the order in which a new user needs them.
@@ -134,7 +135,7 @@ def main() -> None:
             _leave_spark()
     except StreamshedError as error:
         # As it is: brackets in a message are no markup, and a path cut into lines cannot be copied.
-        _aside.print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
+        _aside.print(Text.assemble(("error:", "red"), f" {visible(str(error))}"), soft_wrap=True)
         sys.exit(2)
 
 

@@ -11,16 +11,16 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streamshed.cli.options import Excess, Overload, rate_factor
-from streamshed.cli.screen import screen
+from streamshed.cli.screen import screen, shown
 from streamshed.errors import InvalidArgument, StreamshedError
 from streamshed.network.catalog import Catalog
 from streamshed.network.generate import NetworkShape
 from streamshed.network.generate import generate as generated
 from streamshed.network.graph import Network
+from streamshed.network.nodes import visible
 from streamshed.network.spec import yaml as spec
 from streamshed.policies.contract import Decision
 from streamshed.policies.registry import NETWORK_POLICIES, network_policy
@@ -34,7 +34,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except StreamshedError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {visible(str(error))}", err=True)
         raise typer.Exit(2) from error
 
 
@@ -107,12 +107,12 @@ def show(decision: Decision, console: Console) -> None:
         return
     drops = Table("arc", "keep", "where", title="drops")
     for drop in decision.drops:
-        drops.add_row(escape(drop.at), f"{drop.keep:.1%}", escape(drop.where or "any row"))
+        drops.add_row(shown(drop.at), f"{drop.keep:.1%}", shown(drop.where or "any row"))
     outputs = Table("output", "delivered", "utility", "which is", title="outputs")
     for name, percent in row.delivery.items():
         known = decision.certainty.get(name)
         told = "" if known is None else known.kind + (f" ({known.why})" if known.why else "")
-        outputs.add_row(escape(name), f"{percent:.1f} %", f"{row.utility[name]:.3f}", escape(told))
+        outputs.add_row(shown(name), f"{percent:.1f} %", f"{row.utility[name]:.3f}", shown(told))
     console.print(drops)
     console.print(outputs)
     if decision.gap:
@@ -126,7 +126,7 @@ def draw(
 ) -> None:
     """Draw a network."""
     with explained():
-        typer.echo(spec.load(spec_file).draw("mermaid" if mermaid else "text"))
+        typer.echo(visible(spec.load(spec_file).draw("mermaid" if mermaid else "text")))
 
 
 @network_app.command()

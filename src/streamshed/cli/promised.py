@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from streamshed.cli.options import Excess, Overload, rate_factor
-from streamshed.cli.screen import plain_table, screen
+from streamshed.cli.screen import plain_table, screen, shown
 from streamshed.network.catalog import Catalog
 from streamshed.network.spec import yaml as spec
 from streamshed.network.value_flow.cells import loss_graphs
@@ -92,13 +91,13 @@ def check(
     table = plain_table("output", "claimed", "delivered", "off", "utility", "had", "why", text=("why",))
     for name, each in found.items():
         table.add_row(
-            escape(name),
+            shown(name),
             f"{claimed[name]:.1f} %",
             f"{done.percent[name]:.1f} %",
             f"{off[name]:+.1f}",
             f"{promised[name]:.3f}",
             f"{had[name]:.3f}",
-            escape(str(each["why"])),
+            shown(str(each["why"])),
         )
     console.print(table)
     console.print(

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from streamshed.cli.bindings import bound_to_places
-from streamshed.cli.screen import plain_table, screen
+from streamshed.cli.screen import plain_table, screen, shown
 from streamshed.durations import seconds
 from streamshed.errors import EnvironmentProblem, InvalidArgument, StreamshedError
 from streamshed.network.graph import Box, Network, Output, Source
@@ -276,14 +275,14 @@ def _tables(running: RunningNetwork) -> Group:
     sources = plain_table("source", "rows/s", "arrived")
     for name, rate in running.rates.items():
         came = report.by_source[name].arrived if name in report.by_source else 0
-        sources.add_row(escape(name), f"{rate:,.0f}", f"{came:,}")
+        sources.add_row(shown(name), f"{rate:,.0f}", f"{came:,}")
     drops = plain_table("drop at", "keep now", "reached", "shed", "where", text=("where",))
     for name, rows in report.by_arc.items():
         now = [drop for drop in plan.drops if drop.at == name]
         if now or rows.shed:
             keep = ", ".join(f"{drop.keep:.2f}" for drop in now)
             where = ", ".join(drop.where or "any row" for drop in now) if any(drop.where for drop in now) else ""
-            drops.add_row(escape(name), keep, f"{rows.arrived:,}", f"{rows.shed:,}", escape(where))
+            drops.add_row(shown(name), keep, f"{rows.arrived:,}", f"{rows.shed:,}", shown(where))
     outputs = plain_table("output", "delivered", "of", "%", "latency", "utility")
     latencies = running.latencies
     for output in running.network.outputs:
@@ -292,7 +291,7 @@ def _tables(running: RunningNetwork) -> Group:
             continue
         counts, late = report.by_output[name], latencies.get(name)
         outputs.add_row(
-            escape(name), f"{counts.delivered:,}", f"{counts.expected:,.0f}", f"{counts.percent:.1f}",
+            shown(name), f"{counts.delivered:,}", f"{counts.expected:,.0f}", f"{counts.percent:.1f}",
             "" if late is None else f"{late:.2f} s",
             f"{utility_at(output, counts.percent, running.utility(name), late):.3f}",
         )  # fmt: skip

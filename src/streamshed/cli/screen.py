@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+
+from streamshed.network.nodes import visible
 
 _PIPED_WIDTH = 160  # a file or a pipe has no width of its own; this is enough for every table
 
@@ -15,6 +18,15 @@ def screen() -> Console:
     console = Console()
     asked = os.environ.get("COLUMNS", "").isdigit()
     return console if console.is_terminal or asked else Console(width=_PIPED_WIDTH)
+
+
+def shown(text: str) -> str:
+    """Text of a user's in a table: brackets are no markup, and what a terminal would obey is shown.
+
+    >>> print(shown("city = '" + chr(27) + "[31mred'"))
+    city = '\\x1b[31mred'
+    """
+    return escape(visible(text))
 
 
 def plain_table(*columns: str, text: tuple[str, ...] = ()) -> Table:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from streamshed.cli.options import Excess, Overload, rate_factor
-from streamshed.cli.screen import plain_table, screen
+from streamshed.cli.screen import plain_table, screen, shown
 from streamshed.errors import InvalidArgument
 from streamshed.lab.experiments import registry
 from streamshed.network.catalog import Catalog
@@ -101,7 +100,7 @@ def _show(outcome: Outcome) -> None:
     )
     for name, quality in outcome.outputs.items():
         table.add_row(
-            escape(name),
+            shown(name),
             str(quality.expected),
             str(quality.delivered),
             f"{quality.tuple_utility:.3f}",
@@ -118,7 +117,7 @@ def _show(outcome: Outcome) -> None:
     console.print(table)
     for name, box in outcome.load_aware.items():
         console.print(
-            f"{escape(name)} sheds by itself: {box.served} rows served; "
+            f"{shown(name)} sheds by itself: {box.served} rows served; "
             f"queuing latency {_seconds(box.queue_mean)}, "
             f"{_seconds(box.queue_worst)} at worst; completion {_seconds(box.completion_mean)}, "
             f"{_seconds(box.completion_worst)} at worst"

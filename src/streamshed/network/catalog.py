@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from streamshed.errors import InvalidArgument
+from streamshed.network.check import LARGEST
 from streamshed.network.graph import Box, Join, Network, arc
 
 
@@ -79,16 +80,18 @@ class Catalog:
         selectivities: Mapping[str, float] | None = None,
     ) -> Catalog:
         """A catalog with some figures replaced."""
-        for what, given, known in (
-            ("source", rates, self.rates),
-            ("box", costs, self.costs),
-            ("box", selectivities, self.selectivities),
+        for what, figure, given, known in (
+            ("source", "rate", rates, self.rates),
+            ("box", "cost", costs, self.costs),
+            ("box", "selectivity", selectivities, self.selectivities),
         ):
             for name, value in (given or {}).items():
                 if name not in known:
                     raise InvalidArgument(f"no such {what}", got=repr(name), hint=", ".join(known))
-                if not 0 <= value < math.inf:
-                    raise InvalidArgument(f"a figure of {name!r} must be 0 or more", got=value)
+                if not 0 <= value <= LARGEST:
+                    raise InvalidArgument(
+                        f"the {figure} of {name!r} is out of bounds", got=value, hint=f"0 or more, at most {LARGEST:g}"
+                    )
         return replace(
             self,
             rates={**self.rates, **(rates or {})},

@@ -37,6 +37,11 @@ from streamshed.network.nodes import (
 )
 
 
+_UNUSABLE, _PRINTABLE = "not a usable name", "nothing that cannot be printed"
+LARGEST = 1e100
+"""No figure may be larger, so that what is computed from several of them is still a number."""
+
+
 @dataclass(frozen=True)
 class Draft:
     """A network that need not be right yet."""
@@ -48,6 +53,7 @@ class Draft:
     headroom: float = 0.9
     broken: frozenset[str] = frozenset()
     """Nodes already known to be wrong: of what they would yield, nothing is said."""
+    name: str = ""
 
 
 def check(network: Draft) -> list[Problem]:
@@ -55,6 +61,8 @@ def check(network: Draft) -> list[Problem]:
     problems: list[Problem] = []
     groups = (("sources", network.sources), ("boxes", network.boxes), ("outputs", network.outputs))
     seen: dict[str, str] = {}
+    if not network.name.isprintable():
+        problems.append(Problem("network", _UNUSABLE, repr(network.name), _PRINTABLE))
     for group, nodes in groups:
         if not nodes and group != "boxes":
             problems.append(Problem(group, f"a network needs at least one of its {group}"))
@@ -64,8 +72,8 @@ def check(network: Draft) -> list[Problem]:
                 problems.append(Problem(path, "the name is taken", f"also {seen[node.name]}", "one node a name"))
             seen.setdefault(node.name, path)
             if not node.name or "->" in node.name or node.name != node.name.strip() or not node.name.isprintable():
-                allowed = 'no "->", no outer spaces, nothing that cannot be printed'
-                problems.append(Problem(path, "not a usable name", repr(node.name), allowed))
+                allowed = f'no "->", no outer spaces, {_PRINTABLE}'
+                problems.append(Problem(path, _UNUSABLE, repr(node.name), allowed))
     _check_numbers(network, problems)
     # A box that has an output's name is still a box.
     others = {source.name for source in network.sources} | {box.name for box in network.boxes}
@@ -107,30 +115,33 @@ def _check_numbers(network: Draft, problems: list[Problem]) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             problems.append(Problem(path, "out of bounds", repr(value), allowed))
 
-    largest = 1e100  # so that what is computed from several of them is still a number
-    most = f"0 or more, at most {largest:g}"
-    whole = f"a whole number of rows, 1 or more, at most {largest:g}"
+    most = f"0 or more, at most {LARGEST:g}"
+    whole = f"a whole number of rows, 1 or more, at most {LARGEST:g}"
     for source in network.sources:
-        need(f"sources.{source.name}.rate", source.rate, 0, largest, f"rows per second, {most}")
+        need(f"sources.{source.name}.rate", source.rate, 0, LARGEST, f"rows per second, {most}")
         need(f"sources.{source.name}.protected", source.protected, 0, 1, "a share between 0 and 1")
+        for field, spread in source.values.items():
+            for edge in (spread.edges[0], spread.edges[-1]):
+                allowed = f"from {-LARGEST:g} to {LARGEST:g}"
+                need(f"sources.{source.name}.values.{field}", edge, -LARGEST, LARGEST, allowed)
     for box in network.boxes:
-        need(f"boxes.{box.name}.cost", box.cost, 0, largest, f"seconds per row, {most}")
+        need(f"boxes.{box.name}.cost", box.cost, 0, LARGEST, f"seconds per row, {most}")
         if isinstance(box, Filter | Map | Union | Udf):
             allowed = "rows out per row in, from 0 to 1: only joins and windows can give more than they get"
             need(f"boxes.{box.name}.selectivity", box.selectivity, 0, 1, allowed)
         else:
-            need(f"boxes.{box.name}.selectivity", box.selectivity, 0, largest, f"rows out per row in, {most}")
+            need(f"boxes.{box.name}.selectivity", box.selectivity, 0, LARGEST, f"rows out per row in, {most}")
         if isinstance(box, CountWindow):
-            need(f"boxes.{box.name}.rows", box.rows, 1, largest, whole)
+            need(f"boxes.{box.name}.rows", box.rows, 1, LARGEST, whole)
         if isinstance(box, TopK):
-            need(f"boxes.{box.name}.k", box.k, 1, largest, whole)
+            need(f"boxes.{box.name}.k", box.k, 1, LARGEST, whole)
     for output in network.outputs:
-        need(f"outputs.{output.name}.weight", output.weight, 1e-100, largest, f"above 0, at most {largest:g}")
+        need(f"outputs.{output.name}.weight", output.weight, 1e-100, LARGEST, f"above 0, at most {LARGEST:g}")
         need(f"outputs.{output.name}.minimum_sic", output.minimum_sic, 0, 1, "a share between 0 and 1")
     if network.capacity is not None:
         least = 1e-100
-        allowed = f"core-seconds per second, from {least:g} to {largest:g}"
-        need("capacity", network.capacity, least, largest, allowed)
+        allowed = f"core-seconds per second, from {least:g} to {LARGEST:g}"
+        need("capacity", network.capacity, least, LARGEST, allowed)
     need("headroom", network.headroom, 1e-100, 1, "above 0, at most 1")
 
 
@@ -228,6 +239,7 @@ def schemas(
     for output in outputs:
         if output.input in known:
             known[output.name] = known[output.input]
+            _check_column(f"outputs.{output.name}.sic", output.sic or "", problems)
             if output.sic is not None and output.sic in {column.name for column in known[output.name]}:
                 problems.append(Problem(f"outputs.{output.name}.sic", "the column is there already", output.sic))
     return known
@@ -242,6 +254,7 @@ def _schema(box: Box, above: list[Schema], problems: list[Problem]) -> Schema | 
         return first
     if isinstance(box, Map):
         for name, expression in box.select.items():
+            _check_column(f"{path}.select.{name}", name, problems)
             _check_fields(f"{path}.select.{name}", expression, first, problems)
         for name, inverse in box.inverse.items():
             if name not in box.select:
@@ -334,6 +347,7 @@ def _aggregate_schema(box: Aggregate | CountWindow, above: Schema, problems: lis
         else:
             columns.append(names[name])
     for name, expression in box.compute.items():
+        _check_column(f"{path}.compute.{name}", name, problems)
         if not isinstance(expression, Call) or expression.name not in AGGREGATES:
             problems.append(
                 Problem(f"{path}.compute.{name}", "not an aggregate", repr(str(expression)),
@@ -344,6 +358,11 @@ def _aggregate_schema(box: Aggregate | CountWindow, above: Schema, problems: lis
             _check_fields(f"{path}.compute.{name}", inner, above, problems)
         columns.append(Column(name, type_of(expression, names)))
     return tuple(columns)
+
+
+def _check_column(path: str, name: str, problems: list[Problem]) -> None:
+    if not name.isprintable():
+        problems.append(Problem(path, _UNUSABLE, repr(name), _PRINTABLE))
 
 
 def _check_fields(path: str, expression: Expression, schema: Schema, problems: list[Problem]) -> None:

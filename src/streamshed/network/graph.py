@@ -82,7 +82,7 @@ class Network:
     headroom: float = 0.9
 
     def __post_init__(self) -> None:
-        draft = Draft(self.sources, self.boxes, self.outputs, self.capacity, self.headroom)
+        draft = Draft(self.sources, self.boxes, self.outputs, self.capacity, self.headroom, name=self.name)
         problems = check(draft)
         if problems:
             raise InvalidNetwork(problems, f"the network {self.name!r}")

@@ -12,6 +12,7 @@ unary minus; a literal, a field, a function call or parentheses.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -336,10 +337,13 @@ class _Parser:
         return Unary("NEG", operand)
 
     def atom(self) -> Expression:
-        kind, token, _ = self.tokens[self.at]
+        kind, token, column = self.tokens[self.at]
         if kind == "number":
+            value = float(token)
+            if math.isinf(value):
+                raise self.error("too large a number", column)
             self.at += 1
-            return Literal(float(token))
+            return Literal(value)
         if kind == "string":
             self.at += 1
             return Literal(token[1:-1].replace("''", "'"))

@@ -108,10 +108,6 @@ def parse(text: str, file: str = "the spec") -> Network:
         raise InvalidArgument(f"{file} is not plain YAML", got=_where(error)) from error
     except RecursionError as error:
         raise InvalidArgument(f"{file} is not plain YAML", got="nested too deeply") from error
-    except ValueError as error:  # Python reads no whole number of more than some thousand digits
-        raise InvalidArgument(
-            f"{file} has a number that is too long", got=str(error).partition(";")[0], hint="such as 1e6"
-        ) from error
     return read(data, file)
 
 
@@ -128,6 +124,20 @@ def _where(error: yaml.YAMLError) -> str:
 
 _LARGEST = 1e300
 """A whole number beyond this is no floating-point number."""
+
+
+class _TooLong(float):
+    """A whole number of more digits than Python reads: infinite, and shown by its length."""
+
+    digits: int
+
+    def __new__(cls, text: str) -> _TooLong:
+        made = super().__new__(cls, math.inf)
+        made.digits = sum(map(str.isdigit, text))
+        return made
+
+    def __repr__(self) -> str:
+        return f"{self.digits} digits"
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -155,7 +165,16 @@ def _construct_map(loader: _Loader, node: Any) -> dict[Any, Any]:
     return loader.construct_mapping(node)
 
 
+def _construct_int(loader: _Loader, node: Any) -> float:
+    try:
+        whole: int = loader.construct_yaml_int(node)
+    except ValueError:
+        return _TooLong(node.value)
+    return whole
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_map)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":timestamp", ":merge"))]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -183,7 +202,7 @@ class _Reader:
         outputs = tuple(self.each("outputs", top.get("outputs", {}), self.output))
         capacity = None if top.get("capacity") is None else self.number("capacity", top["capacity"], 1.0)
         headroom = self.number("headroom", top.get("headroom", 0.9), 0.9)
-        draft = Draft(sources, boxes, outputs, capacity, headroom, frozenset(self.broken))
+        draft = Draft(sources, boxes, outputs, capacity, headroom, frozenset(self.broken), name)
         told = {problem.path for problem in self.problems}
         self.problems.extend(problem for problem in check(draft) if problem.path not in told)
         if self.problems:
@@ -447,6 +466,9 @@ class _Reader:
     def number(self, path: str, value: Any, otherwise: float) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.note(path, "not a number", value, "a finite number")
+            return otherwise
+        if isinstance(value, _TooLong):
+            self.note(path, "too long a number", value, f"at most {_LARGEST:g}")
             return otherwise
         if isinstance(value, int) and abs(value) > _LARGEST:
             self.note(path, "too large a number", f"{len(str(abs(value)))} digits", f"at most {_LARGEST:g}")
