@@ -31,6 +31,7 @@ from streamshed.spark.drop_in.connect_shed import connect_shed, is_remote
 from streamshed.spark.drop_in.drop_order import HASH, ZERO, ControlFile, unit_hash
 from streamshed.spark.drop_in.identity import all_columns, counted_at_source, in_file, row_place, zero_of
 from streamshed.spark.drop_in.shedder import Shedder
+from streamshed.spark.native import Native
 from streamshed.spark.orders.batch_clock import BatchClock
 from streamshed.spark.orders.store import control_store
 from streamshed.spark.real_time.ladder_shed import ladder_shed
@@ -247,6 +248,7 @@ def shed(
         expired=expired if arrival is not None else None,
         whole=counted_at_source(events),
     )
+    native = Native(spark)
     gate, counted = file.switches(spark)
     if in_file(place):
         # One filter has to be there; which one, does not matter.
@@ -255,13 +257,13 @@ def shed(
     spared = None if protected is None else F.coalesce(protected, F.lit(False))
     stays = _or(~order.takes, spared)
     marks = [unit_hash(identity).alias(HASH), zero_of(place).alias(ZERO)]
-    incoming = events.select("*", *marks).where(~counted | mark(serial, ARRIVED, F.col(ZERO)))
+    incoming = events.select("*", *marks).where(~counted | mark(serial, ARRIVED, F.col(ZERO), native))
     if arrival is not None:
         fresh = _or(clock.is_fresh(arrival), spared)
-        incoming = incoming.where(~clock.expires | (fresh & mark(serial, TIMELY)))
+        incoming = incoming.where(~clock.expires | (fresh & mark(serial, TIMELY, native=native)))
     # While nothing is shed, what was kept is what arrived, and need not be counted again.
-    chosen = incoming.where(~gate | (stays & mark(serial, CHOSEN)))
-    in_time = _or(clock.in_time(), spared) & mark(serial, KEPT, F.col(ZERO))
+    chosen = incoming.where(~gate | (stays & mark(serial, CHOSEN, native=native)))
+    in_time = _or(clock.in_time(), spared) & mark(serial, KEPT, F.col(ZERO), native)
     kept = chosen.where(~clock.limited | in_time)
     columns = [F.col(quoted(column)) for column in events.columns]
     for added, value in ((weight, 1.0 / order.keep), (sic, order.keep)):
