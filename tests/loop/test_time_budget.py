@@ -51,6 +51,14 @@ def test_the_first_batch_has_a_budget_from_the_bound_alone() -> None:
     assert TimeBudget(BOUND, AffineCost()).allowance().budget <= first.budget
 
 
+def test_rows_may_have_waited_behind_a_slow_first_batch() -> None:
+    # Its report comes before the next batch has begun; whether anything waits is not known yet.
+    budget = TimeBudget(BOUND, AffineCost())
+    first = Sample(at=3.0, started=0.0, arrived=500, kept=500, tail=0.1, tasks=2, cores=2, next_started=False)
+    budget.observe(first, first, response=KeepResponse(), shedding=False, budget=4.0)
+    assert budget.allowance().length <= BOUND - 3.0
+
+
 def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
     watched = Watched()
     calm = watched.batch(7.0, 200)

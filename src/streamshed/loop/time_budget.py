@@ -90,7 +90,7 @@ class TimeBudget:
         self._interval = 0.0
         self._wait = 0.0
         self._held_back = 0.0
-        self._idles = True
+        self._idles = False  # as long as nobody knows: rows may be waiting behind a slow first interval
         self._calm = True
         self._late_since = math.inf
         self._seen = 0
