@@ -57,6 +57,10 @@ def test_rows_may_have_waited_behind_a_slow_first_batch() -> None:
     first = Sample(at=3.0, started=0.0, arrived=500, kept=500, tail=0.1, tasks=2, cores=2, next_started=False)
     budget.observe(first, first, response=KeepResponse(), shedding=False, budget=4.0)
     assert budget.allowance().length <= BOUND - 3.0
+    # Nothing follows for a while: so nothing waits.
+    idle = Sample(at=3.5, started=3.5, finished=False, next_started=False)
+    budget.observe(idle, idle, response=KeepResponse(), shedding=False, budget=4.0)
+    assert budget.allowance().length > BOUND / 2
 
 
 def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
@@ -69,8 +73,10 @@ def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
     assert lengths[-1] >= 0.2 * BOUND, "something must be kept, or nothing is learned"
 
 
-def test_a_running_batch_is_expected_to_be_over_soon_after_its_own_budget() -> None:
+def test_behind_one_that_was_cut_a_batch_is_expected_to_be_over_soon_after_its_own_budget() -> None:
     unknown, known, late = Watched(), Watched(), Watched()
+    for each in (unknown, known, late):
+        each.batch(7.0, 600, kept=500, cut=100)
     assert known.look(8.0, 2.5, budget=2.6).length > unknown.look(8.0, 2.5).length
     # Until it is not.
     assert late.look(8.0, 3.5, budget=2.6).length == unknown.look(8.0, 3.5).length

@@ -125,19 +125,18 @@ class OverloadDetector:
         What fits is the share of rows that come in the time of a full interval. Behind a shorter one there are
         fewer of them, and with the same share of these the next would be short as well, and the ones after it.
         """
-        if self._backlog > 0:
+        if self._backlog > 0 or sample.interval > 0:
+            return 1.0  # how many rows there are is not a matter of time alone
+        waited = self._next_wait(sample, found)
+        if not 0 < waited < found.allowed:
             return 1.0
-        waited = max(sample.interval, self._next_wait(sample, found))
-        full = max(sample.interval, found.allowed)
-        if waited <= 0 or waited >= full:
-            return 1.0
-        return float(min(_MOST_FILL, math.pow(full / waited, _FILL)))
+        return float(min(_MOST_FILL, math.pow(found.allowed / waited, _FILL)))
 
     def _next_wait(self, sample: Sample, found: Overload) -> float:
         """Seconds in which the rows come that a plan made now is for."""
         if not sample.next_started:
             return sample.duration
-        running = self.rate * max(sample.interval, sample.duration)
+        running = self.rate * sample.duration
         return min(found.allowed, self._cost.predict(running, running * self._response.share(sample.keep_next)))
 
     def _proven(self, sample: Sample, found: Overload) -> float:

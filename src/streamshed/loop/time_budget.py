@@ -115,13 +115,20 @@ class TimeBudget:
         self._thinned_to = share
         self._untouched = max(0.0, response.untouched)
         self._interval = sample.interval
+        if not sample.finished and not sample.next_started:
+            # Nothing runs, so nothing waits.
+            self._idles = True
+            self._wait = min(self._wait, 0.5 * LOOK_AFTER * self.latency)
+            return
         if not sample.finished:
             step, most = _STEP * self.latency, longest(self.latency, sample.interval)
             wait = math.ceil(_NEXT_LOOK * sample.duration / step) * step
-            # In a lasting overload intervals are cut at that length; and each is, soon after its own budget.
+            # In a lasting overload intervals are cut at that length; and behind one that was cut, each is over
+            # soon after its own budget. The first of a burst leaves more to read than anybody foresees.
             if shedding and sample.duration < most:
                 wait = min(wait, _CUT_AT * most)
-            if budget is not None and sample.duration < budget + self._after:
+            known = self._last is not None and self._last.cut > 0
+            if budget is not None and known and sample.duration < budget + self._after:
                 wait = min(wait, budget + self._after)
             self._wait = max(self._wait, wait)
             if self._last is not None:

@@ -167,6 +167,18 @@ class SampleBuilder:
             batch=progress.batch,
         )
 
+    def idle(self, now: float) -> Sample:
+        """Nothing runs: the source has nothing."""
+        return Sample(
+            at=now,
+            started=now,
+            interval=self.interval,
+            draining=self.draining,
+            finished=False,
+            next_started=False,
+            query=self.query,
+        )
+
     def running(self, now: float, started: float, batch: int, span: Span, given: int = 0) -> Sample:
         """`given`: rows that the source gave it, if that is known."""
         return Sample(
