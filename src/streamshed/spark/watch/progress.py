@@ -168,7 +168,7 @@ class SampleBuilder:
         )
 
     def idle(self, now: float) -> Sample:
-        """Nothing runs: the source has nothing."""
+        """Nothing runs after the last batch: the source has nothing."""
         return Sample(
             at=now,
             started=now,
@@ -177,6 +177,7 @@ class SampleBuilder:
             finished=False,
             next_started=False,
             query=self.query,
+            batch=-1 if self._last is None else self._last.batch,
         )
 
     def running(self, now: float, started: float, batch: int, span: Span, given: int = 0) -> Sample:
