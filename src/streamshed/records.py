@@ -65,7 +65,8 @@ class Sample:
 
     A sample with `finished=False` is a look at an interval that is still going on: only `at`, `started`, `keep`
     and `interval` mean something then, and `arrived` if it is not 0: the rows that the source gave it. How long it
-    has been running is how long the rows of the next one have waited; it says nothing of how many those are.
+    has been running is how long the rows of the next one have waited; it says nothing of how many those are. With
+    `next_started=False` nothing runs at all: the source has nothing.
 
     arrived = kept + thinned + cut + expired.
     """

@@ -78,6 +78,16 @@ def test_a_lasting_overload_is_thinned_and_hardly_cut() -> None:
     assert 0.6 * first <= second <= first
 
 
+@pytest.mark.parametrize("listing", [0.0, 0.3])
+def test_batches_of_a_lasting_overload_are_as_long_as_they_may_be(listing: float) -> None:
+    # One that was short has few rows behind it, and with the same share of these the next would be short too.
+    job = Job(fixed=0.08, commit=0.05, per_kept=6e-5, per_arrived=1e-6, tasks=20, noise=0.05, listing=listing)
+    engine = run(controller(4.0), lambda t: 38_000.0 if t >= 6 else 5_000.0, 40, job)
+    settled = [s for s in engine.samples if s.started > 16]
+    assert max(s.latency for s in settled) <= 4.0
+    assert np.mean([s.duration for s in settled]) > 0.9 * 1.92
+
+
 def test_calm_hands_keep_goes_down_once_and_up_once() -> None:
     """The clairvoyant would go to what fits and back: twice 1 − keep."""
     engine = run(controller(6.0), lambda t: 2000.0 if 20 <= t < 120 else 300.0, 160, Job(noise=0.1))

@@ -34,22 +34,33 @@ class Watched:
         )  # fmt: skip
         return self.see(replace(sample, **more))  # type: ignore[arg-type]
 
-    def see(self, sample: Sample, budget: float | None = None) -> Allowance:
+    def see(self, sample: Sample, budget: float | None = None, share: float = 1.0) -> Allowance:
         if sample.finished:
             self.cost.observe(sample.duration, sample.arrived, sample.kept, cut=sample.cut > 0, tail=sample.tail)
-        self.budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=budget)
+        self.budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=budget, share=share)
         return self.budget.allowance()
 
-    def look(self, started: float, elapsed: float, rows: int = 0) -> Allowance:
-        return self.see(
-            Sample(at=started + elapsed, started=started, arrived=rows, finished=False, next_started=True)
-        )
+    def look(self, started: float, elapsed: float, rows: int = 0, budget: float | None = None) -> Allowance:
+        look = Sample(at=started + elapsed, started=started, arrived=rows, finished=False, next_started=True)
+        return self.see(look, budget)
 
 
 def test_the_first_batch_has_a_budget_from_the_bound_alone() -> None:
     first = first_allowance(BOUND)
     assert 0.5 * BOUND <= first.budget < BOUND
     assert TimeBudget(BOUND, AffineCost()).allowance().budget <= first.budget
+
+
+def test_rows_may_have_waited_behind_a_slow_first_batch() -> None:
+    # Its report comes before the next batch has begun; whether anything waits is not known yet.
+    budget = TimeBudget(BOUND, AffineCost())
+    first = Sample(at=3.0, started=0.0, arrived=500, kept=500, tail=0.1, tasks=2, cores=2, next_started=False)
+    budget.observe(first, first, response=KeepResponse(), shedding=False, budget=4.0)
+    assert budget.allowance().length <= BOUND - 3.0
+    # Nothing follows for a while: so nothing waits.
+    idle = Sample(at=3.5, started=3.5, finished=False, next_started=False)
+    budget.observe(idle, idle, response=KeepResponse(), shedding=False, budget=4.0)
+    assert budget.allowance().length > BOUND / 2
 
 
 def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
@@ -60,6 +71,27 @@ def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
     assert lengths == sorted(lengths, reverse=True)
     assert all(length + elapsed <= BOUND for length, elapsed in zip(lengths, (1.3, 2.0, 3.0, 4.0), strict=False))
     assert lengths[-1] >= 0.2 * BOUND, "something must be kept, or nothing is learned"
+
+
+def test_behind_one_that_was_cut_a_batch_is_expected_to_be_over_soon_after_its_own_budget() -> None:
+    unknown, known, late = Watched(), Watched(), Watched()
+    for each in (unknown, known, late):
+        each.batch(7.0, 600, kept=500, cut=100)
+    assert known.look(8.0, 2.5, budget=2.6).length > unknown.look(8.0, 2.5).length
+    # Until it is not.
+    assert late.look(8.0, 3.5, budget=2.6).length == unknown.look(8.0, 3.5).length
+
+
+def test_rows_that_a_plan_takes_out_are_read_before_the_time_is_used_up() -> None:
+    budgets = []
+    for share in (1.0, 0.3):
+        watched = Watched()
+        burst = Sample(
+            at=9.0, started=7.0, arrived=20_000, kept=1500, cut=18_500, gap=1.0, waited=1.0, tasks=2, cores=2,
+            tail=0.1,
+        )  # fmt: skip
+        budgets.append(watched.see(burst, 1.7, share).budget)
+    assert budgets[0] < budgets[1]
 
 
 def test_what_usually_arrives_passes_after_a_pause_and_no_more() -> None:

@@ -19,6 +19,9 @@ from tests.spark.helpers import fill, ids, put_rows, run_all, stream, wait_for
 pytestmark = pytest.mark.spark
 ROWS = 4000
 
+MARK = ">= invoke(-1"
+"""How a mark begins where a plan is printed."""
+
 
 @pytest.fixture
 def wide(spark: SparkSession, tmp_path: Path) -> Path:
@@ -65,7 +68,7 @@ def test_with_nothing_to_shed_there_is_no_drop_in_the_plan(
 ) -> None:
     kept = ss.shed(read(spark, wide), "1 hour", **options)  # type: ignore[arg-type]
     plan = plan_of(kept.select("c3"), wide / "state")
-    assert plan.count(") Filter") == plan.count(">= -1") == 1, "the mark of what arrived, and nothing else"
+    assert plan.count(") Filter") == plan.count(MARK) == 1, "the mark of what arrived, and nothing else"
     assert "xxhash64" not in plan
     assert "row_index" not in plan
     ss.shedder(kept).pin(0.5)
@@ -86,7 +89,7 @@ def test_where_sparks_own_count_will_do_nothing_at_all_is_in_the_plan(spark: Spa
             wait_for(lambda rows=100 * (number + 1): handle.report().arrived == rows)  # type: ignore[misc]
             plan = _execution_of(query).lastExecution().executedPlan().toString()
             if number != 4:  # the first batch after a plan ended closes the gate
-                assert (">= -1" in plan) == (keep is not None), "marks only while rows are dropped"
+                assert (MARK in plan) == (keep is not None), "marks only while rows are dropped"
         assert [entry.sample.arrived for entry in handle.ledger.recent] == [100] * 7
         kept_rows = [entry.sample.kept for entry in handle.ledger.recent]
         assert [rows == 100 for rows in kept_rows] == [True, True, False, False, True, True, False]
@@ -98,7 +101,7 @@ def test_a_budget_takes_the_place_of_the_mark(spark: SparkSession, wide: Path) -
     """One filter in a calm plan, whether or not the source numbers its rows, and no column is read for it."""
     kept = ss.shed(read(spark, wide), "1 hour")
     plan = plan_of(kept.select("c3"), wide / "state")
-    assert plan.count(">= -1") == 1
+    assert plan.count(MARK) == 1
     assert "currentTimeMillis" in plan
     assert "c4" not in plan
     assert ss.shedder(kept).settle()
@@ -131,7 +134,7 @@ def test_a_query_with_two_sources_is_counted_at_its_drop(
     put_rows(source, 0, 100)
     put_rows(tmp_path / "other", 0, 50)
     plan = plan_of(both, tmp_path / "state")
-    assert plan.count(">= -1") == 2  # what arrived, and what came in time
+    assert plan.count(MARK) == 2  # what arrived, and what came in time
     assert ss.shedder(kept).settle()
     assert ss.shedder(kept).report().arrived == 100
 

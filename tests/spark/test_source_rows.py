@@ -38,3 +38,20 @@ def test_a_look_at_a_running_batch_knows_the_rows_of_its_files(
             spark.conf.set("spark.sql.adaptive.enabled", before or "true")
         looks = {sample.arrived for sample in handle.samples if not sample.finished and sample.arrived}
         assert all(rows == pytest.approx(400, rel=0.05) for rows in looks), looks
+
+
+def test_that_nothing_waits_behind_the_first_batch_is_told(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    kept = ss.shed(stream(spark, source), "1 hour", name="idle")
+    with ss.shedder(kept) as handle:
+        query = kept.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "s")).start()
+        try:
+            put_rows(source, 0, 20)
+            wait_for(lambda: any(not each.finished and not each.next_started for each in handle.samples))
+        finally:
+            query.stop()
+        first, idle = list(handle.samples)[:2]
+        assert first.finished
+        assert (idle.finished, idle.batch, idle.arrived) == (False, first.batch, 0)
+        assert idle.at > first.at

@@ -22,6 +22,8 @@ _GAIN = 0.25  # how much of that it is given, as an exponent; a plan comes two i
 _GROW = 2.0  # times as many rows for an interval that had time to spare, at most
 _FALLEN = 0.5  # of the rate before: then the last interval alone is believed
 _JUMP = 1.5  # an answer so many times another is believed at once
+_FILL = 0.5  # of what is missing to full length, as an exponent, that the interval after a short one is given
+_MOST_FILL = 1.5  # times as many rows, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class OverloadDetector:
         if self._share < 1.0 and 1 / _JUMP < share / max(self._share, 1e-9) < _JUMP:
             share = self._share * math.exp(_SMOOTH * math.log(share / self._share))
         self._share = share
+        share = min(1.0, share * self._fill(sample, found))
         return Overload(
             found.arriving,
             share * found.arriving,
@@ -115,6 +118,26 @@ class OverloadDetector:
             found.allowed,
             untouched=self._response.untouched,
         )
+
+    def _fill(self, sample: Sample, found: Overload) -> float:
+        """How many times that share to keep of fewer rows, so that an interval is as long as it may be.
+
+        What fits is the share of rows that come in the time of a full interval. Behind a shorter one there are
+        fewer of them, and with the same share of these the next would be short as well, and the ones after it.
+        """
+        if self._backlog > 0 or sample.interval > 0:
+            return 1.0  # how many rows there are is not a matter of time alone
+        waited = self._next_wait(sample, found)
+        if not 0 < waited < found.allowed:
+            return 1.0
+        return float(min(_MOST_FILL, math.pow(found.allowed / waited, _FILL)))
+
+    def _next_wait(self, sample: Sample, found: Overload) -> float:
+        """Seconds in which the rows come that a plan made now is for."""
+        if not sample.next_started:
+            return sample.duration
+        running = self.rate * sample.duration
+        return min(found.allowed, self._cost.predict(running, running * self._response.share(sample.keep_next)))
 
     def _proven(self, sample: Sample, found: Overload) -> float:
         """The share that fits by what the last interval did: costs that are only estimated cannot say less."""

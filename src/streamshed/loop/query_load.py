@@ -58,7 +58,15 @@ class QueryLoad:
         if told.finished:
             self._overload = self._detector.observe(told, budget=budget)
             self._see(told)
-        self._budget.observe(sample, told, response=self._response, shedding=self.shedding, budget=budget)
+        share = 1.0 if self._overload is None or self._overload.in_vain else self._overload.share
+        self._budget.observe(
+            sample,
+            told,
+            response=self._response,
+            shedding=self.shedding,
+            budget=budget,
+            share=share if enforced else 1.0,
+        )
         if enforced:
             self._dry_run, self.would_shed = None, 0.0
         elif told.finished:

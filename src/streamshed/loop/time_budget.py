@@ -90,25 +90,47 @@ class TimeBudget:
         self._interval = 0.0
         self._wait = 0.0
         self._held_back = 0.0
-        self._idles = True
+        self._idles = False  # as long as nobody knows: rows may be waiting behind a slow first interval
         self._calm = True
         self._late_since = math.inf
         self._seen = 0
         self._last: Sample | None = None
+        self._thinned_to = 1.0
+        self._after = 0.0
 
     def observe(
-        self, sample: Sample, told: Sample, *, response: KeepResponse, shedding: bool, budget: float | None
+        self,
+        sample: Sample,
+        told: Sample,
+        *,
+        response: KeepResponse,
+        shedding: bool,
+        budget: float | None,
+        share: float = 1.0,
     ) -> None:
-        """Take a sample in, whose interval had this budget; `told` is the same in units of work."""
+        """Take a sample in, whose interval had this budget; `told` is the same in units of work.
+
+        `share`: of the work, what the plan leaves that will be made now.
+        """
+        self._thinned_to = share
         self._untouched = max(0.0, response.untouched)
         self._interval = sample.interval
+        if not sample.finished and not sample.next_started:
+            # Nothing runs, so nothing waits.
+            self._idles = True
+            self._wait = min(self._wait, 0.5 * LOOK_AFTER * self.latency)
+            return
         if not sample.finished:
             step, most = _STEP * self.latency, longest(self.latency, sample.interval)
             wait = math.ceil(_NEXT_LOOK * sample.duration / step) * step
-            # In a lasting overload intervals are cut at that length.
-            self._wait = max(
-                self._wait, min(wait, _CUT_AT * most) if shedding and sample.duration < most else wait
-            )
+            # In a lasting overload intervals are cut at that length; and behind one that was cut, each is over
+            # soon after its own budget. The first of a burst leaves more to read than anybody foresees.
+            if shedding and sample.duration < most:
+                wait = min(wait, _CUT_AT * most)
+            known = self._last is not None and self._last.cut > 0
+            if budget is not None and known and sample.duration < budget + self._after:
+                wait = min(wait, budget + self._after)
+            self._wait = max(self._wait, wait)
             if self._last is not None:
                 self._calm = self._calm and sample.arrived <= self._as_usual(sample.started - self._last.started)
             return
@@ -228,12 +250,18 @@ class TimeBudget:
 
     def _behind(self, allowed: float, wait: float) -> float:
         """Seconds after the budget is over: reading rows that are dropped, and all that comes behind the drop."""
-        a_row = self._work(1e6) / 1e6
-        fitting = max(0.0, allowed - self._cost.predict(0.0, 0.0)) / a_row if a_row > 0 else math.inf
-        dropped = max(0.0, max(self._rate, self._newest) * wait - fitting)
+        many = 1e6
+        a_row = self._work(many) / many
+        left = max(0.0, allowed - self._cost.predict(0.0, 0.0))
+        fitting = left / a_row if a_row > 0 else math.inf
+        # Rows that a plan takes out are read among the others, before the time is used up.
+        passing = self._cost.predict(many, self._thinned_to * many) - self._cost.predict(0.0, 0.0)
+        read = left * many / passing if passing > 0 else math.inf
+        dropped = max(0.0, max(self._rate, self._newest) * wait - read)
         reading = self._reading(dropped) + self._work(self._untouched * dropped)
         self._foreseen = min(reading, _TAIL / 2 * allowed)
-        return min(self._tails.predict(fitting) + self._foreseen + self._slip, _TAIL * allowed)
+        self._after = self._tails.predict(fitting) + self._foreseen + self._slip
+        return min(self._after, _TAIL * allowed)
 
     def remember(self) -> dict[str, Any]:
         return {

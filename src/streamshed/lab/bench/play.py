@@ -50,6 +50,8 @@ def session(name: str, **settings: str) -> SparkSession:
         True,
         **{
             "spark.sql.streaming.numRecentProgressUpdates": "10000",
+            # A run is measured by its commits; Spark keeps those of 100 batches.
+            "spark.sql.streaming.minBatchesToRetain": "10000",
             # Several tasks a core, so that one that got the long rows does not hold up a whole batch.
             "spark.sql.files.minPartitionNum": "8",
             # Off for all jobs alike, unless told: it does nothing for jobs with state.

@@ -17,6 +17,8 @@ REPORT = 0.2  # seconds from the end of a batch to its report
 PUBLISHED = 0.03  # seconds until a plan can be found by a batch
 _BEGAN = -0.5  # since when rows that come to the first batch have come in
 _IDLE = 0.05  # seconds between two looks for rows
+_LEISURE = 0.25  # seconds after a batch from which on a source that gives nothing has nothing
+_FIRST_ONES = 5  # batches behind which that is told
 _PIECES = 40
 _LONG, _MANY, _ASKED_EVERY = 1.0, 2.0, 2.0  # as in `QueryWatch`: when the runtime's books are asked
 
@@ -86,13 +88,20 @@ class Engine:
         job = self.job
         clock, last_start, last_end, taken = 0.0, _BEGAN, 0.0, 0.0
         pending: Sample | None = None
-        number, next_asked, told_of = 0, 0.0, 0.0
+        number, next_asked, told_of, told_idle = 0, 0.0, 0.0, 0
         while clock < seconds:
             there = float(self.arrivals.until(clock))
             rows = there - taken if job.most is None else min(job.most, there - taken)
             if rows < 1:
                 if job.drains:
                     break
+                if 0 < number <= _FIRST_ONES and told_idle < number and clock > last_end + max(REPORT, _LEISURE):
+                    if pending is not None:
+                        now = self._plan_at(pending.at + REPORT)
+                        self._tell(replace(pending, keep_next=now.keep, next_started=False), pending.at + REPORT)
+                        pending = None
+                    self._tell(self._idle_look(clock), clock)
+                    told_idle = number
                 clock = max(clock + _IDLE, job.next_trigger(clock))
                 continue
             begins, start = clock, clock + job.listing
@@ -150,6 +159,14 @@ class Engine:
             return 0.0
         old = float(self.arrivals.until(start - self.shedder.latency)) - taken
         return min(1.0, max(0.0, old / rows))
+
+    def _idle_look(self, now: float) -> Sample:
+        """A look when nothing runs, as `QueryWatch.look` has it behind the first batches."""
+        job = self.job
+        return Sample(
+            at=now, started=now, interval=job.interval, finished=False, next_started=False, draining=job.drains,
+            query="q",
+        )  # fmt: skip
 
     def _look(self, start: float, end: float, plan: Plan, rows: int) -> None:
         """Looks at a running batch, as `QueryWatch.look` has them; where the source counts, its rows are known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -32,6 +33,7 @@ from streamshed.spark.drop_in.connect_shed import connect_shed, is_remote
 from streamshed.spark.drop_in.drop_order import HASH, ZERO, ControlFile, DropOrder, unit_hash
 from streamshed.spark.drop_in.identity import all_columns, counted_at_source, in_file, row_place, zero_of
 from streamshed.spark.drop_in.shedder import Shedder
+from streamshed.spark.native import Native
 from streamshed.spark.orders.batch_clock import BatchClock
 from streamshed.spark.orders.store import control_store
 from streamshed.spark.real_time.ladder_shed import ladder_shed
@@ -278,19 +280,20 @@ class _DropInPlan:
         added: Mapping[str, Callable[[Column], Column]],
     ) -> DataFrame:
         """`added`: columns by name, made of the share that is kept."""
-        clock, serial = self.clock, self.serial
+        clock = self.clock
+        counts = partial(mark, self.serial, native=Native(events.sparkSession))
         gate, counted = self.file.switches(events.sparkSession)
         if in_file(place):
             # One filter has to be there; which one, does not matter.
             counted = counted | ~clock.limited
         marks = [unit_hash(identity).alias(HASH), zero_of(place).alias(ZERO)]
-        incoming = events.select("*", *marks).where(~counted | mark(serial, ARRIVED, F.col(ZERO)))
+        incoming = events.select("*", *marks).where(~counted | counts(ARRIVED, F.col(ZERO)))
         if arrival is not None:
             fresh = self._or_spared(clock.is_fresh(arrival))
-            incoming = incoming.where(~clock.expires | (fresh & mark(serial, TIMELY)))
+            incoming = incoming.where(~clock.expires | (fresh & counts(TIMELY)))
         # While nothing is shed, what was kept is what arrived, and need not be counted again.
-        chosen = incoming.where(~gate | (self._or_spared(~self.order.takes) & mark(serial, CHOSEN)))
-        in_time = self._or_spared(clock.in_time()) & mark(serial, KEPT, F.col(ZERO))
+        chosen = incoming.where(~gate | (self._or_spared(~self.order.takes) & counts(CHOSEN)))
+        in_time = self._or_spared(clock.in_time()) & counts(KEPT, F.col(ZERO))
         kept = chosen.where(~clock.limited | in_time)
         columns = [F.col(quoted(column)) for column in events.columns]
         for name, of in added.items():

@@ -353,6 +353,8 @@ class LoadShedder(Handle):
 
     def running(self, query: QueryWatch, sample: Sample) -> None:
         """Nothing to learn from a batch that still runs, but its order must be there for as long as it does."""
+        if not sample.next_started:
+            return  # nothing runs
         with self._lock:
             reader = self._readers.get(query.id)
             order = self._control.history.at(round(sample.started * 1000.0))

@@ -21,8 +21,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from streamshed.spark.native import Native
+
 _BASE = 1_000_000_000
-_MARK = re.compile(r"SPARK_PARTITION_ID\(\).* >= -(1\d{9})", re.IGNORECASE)
+_MARK = re.compile(r"SPARK_PARTITION_ID\(\).* >= [^\d-]*-(1\d{9})", re.IGNORECASE)
 
 
 _serials = itertools.count(1)
@@ -42,10 +44,17 @@ def marks_of(serial: int) -> tuple[int, ...]:
     return tuple(range(_BASE + 4 * serial, _BASE + 4 * serial + 4))
 
 
-def mark(serial: int, tells: int, zero: Column | None = None) -> Column:
-    """Always true; its filter counts what is left at drop number `serial`. `zero` is asked for along with it."""
+def mark(serial: int, tells: int, zero: Column | None = None, native: Native | None = None) -> Column:
+    """Always true; its filter counts what is left at drop number `serial`. `zero` is asked for along with it.
+
+    With `native` its number is an object and no part of the generated code: that is then the same for every shed
+    stream of a job, and what the JVM has compiled for one is there for the next, after a restart too.
+    """
     partition = F.spark_partition_id() if zero is None else F.spark_partition_id() + zero
-    return partition >= F.lit(-marks_of(serial)[tells])
+    number = -marks_of(serial)[tells]
+    if native is None:
+        return partition >= F.lit(number)
+    return partition >= native.invoke(native.literal(number, "java.lang.Integer"), "intValue", "int")
 
 
 def serials_in(plan: Any) -> list[int]:

@@ -167,6 +167,19 @@ class SampleBuilder:
             batch=progress.batch,
         )
 
+    def idle(self, now: float) -> Sample:
+        """Nothing runs after the last batch: the source has nothing."""
+        return Sample(
+            at=now,
+            started=now,
+            interval=self.interval,
+            draining=self.draining,
+            finished=False,
+            next_started=False,
+            query=self.query,
+            batch=-1 if self._last is None else self._last.batch,
+        )
+
     def running(self, now: float, started: float, batch: int, span: Span, given: int = 0) -> Sample:
         """`given`: rows that the source gave it, if that is known."""
         return Sample(

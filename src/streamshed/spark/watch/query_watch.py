@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import re
 import time
 from typing import Any, Protocol
@@ -26,6 +27,8 @@ _DRAINING = ("AvailableNowTrigger", "OneTimeTrigger")  # triggers of queries tha
 _LONG = 1.0  # seconds: a batch that took longer is worth a question to Spark's books of its stages, …
 _MANY = 2.0  # … and so is one with so many times the rows of the last one that was, and one that was cut; …
 _STAGES_EVERY = 2.0  # … else one in so many seconds, or in as many as a batch may run
+_LEISURE = 0.25  # seconds after a batch from which on a query that waits for data has none, …
+_FIRST_ONES = 5  # … which is told behind so many batches; from then on one tells of the other
 _RAREST_LOOK = 2.0  # seconds between two looks at a batch that runs for very long
 
 
@@ -90,6 +93,8 @@ class QueryWatch:
         self._waiting: dict[int, tuple[Progress, float]] = {}
         self._reported = -1
         self._next_look = 0.0
+        self._idle_from = math.inf
+        self._finished = 0
         self._next_capture = 0.0
         self._sources: dict[int, set[str]] | None = None
 
@@ -155,6 +160,8 @@ class QueryWatch:
             batch.executedPlan(), serials, progress.rows, without_marks=self.counted_by_spark
         )
         self.lead = progress.lead
+        self._idle_from = time.time() + _LEISURE if self._finished < _FIRST_ONES else math.inf
+        self._finished += 1
         stages: StageTimes | None = None
         if self._tells_something_new(progress):
             stages = self._stages(progress)
@@ -227,6 +234,8 @@ class QueryWatch:
 
     def look(self, now: float) -> None:
         """If a batch has been running for long, tell; the longer it runs, the rarer."""
+        if not self._batches and now >= self._idle_from:
+            self._look_at_nothing(now)
         if now < self._next_look or not self._batches or not self.streams:
             return
         number = max(self._batches)
@@ -244,6 +253,13 @@ class QueryWatch:
             builder = self._samples[stream.serial]
             stream.running(self, builder.running(now, started, number, stream.span_at(batch_time), given))
         self._next_look = now + min(0.08 * elapsed, 0.5 * first, _RAREST_LOOK)
+
+    def _look_at_nothing(self, now: float) -> None:
+        """Tell, once, if no batch follows one of the first: whether rows wait behind it was not known before."""
+        self._idle_from = math.inf
+        if self._execution.status().message() == "Waiting for data to arrive":
+            for stream in self.streams:
+                stream.running(self, self._samples[stream.serial].idle(now))
 
     def _given_to(self, number: int, batch: Any) -> int:
         """Rows that the source gave to a running batch; 0: not known."""
