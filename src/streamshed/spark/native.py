@@ -69,6 +69,18 @@ class Native:
         """
         return self._column(self._expressions.Literal(value, self._type(kind)))
 
+    def made(self, kind: str) -> Column:
+        """A new object of a Java class as a literal, for classes that Python cannot hold: of whatever is a number
+        to Java, it gets a number of its own.
+        """
+        objects, types = "org.apache.spark.sql.catalyst.expressions", "org.apache.spark.sql.types"
+        source = f"""public Object generate(Object[] references) {{
+            return new {objects}.Literal(new {kind}(), new {types}.ObjectType({kind}.class));
+        }}"""
+        code = getattr(self.jvm, f"{_CODEGEN}.CodeAndComment")(source, self._empty_map())
+        compiler = getattr(self.jvm, f"{_CODEGEN}.CodeGenerator")
+        return self._column(compiler.compile(code)._1().generate(None))
+
     def array(self, values: list[Any], kind: str) -> tuple[Any, Column]:
         """An array in the driver's memory, and the literal by which plans read it when they are made.
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.spark.orders.task_cells import Line, TaskCells, batch_time, clock, whole
+from streamshed.spark.orders.task_cells import Line, TaskCells, TaskCounter, batch_time, clock, whole
 
 _UNTIL, _BUDGET, _GRACE, _FLOOR, _STRIDE, _EXPIRY = range(6)  # where the numbers stand in the line
 _NEVER = (1 << 63) - 1
@@ -78,7 +78,8 @@ class BatchClock:
         """What was set last."""
         self.has_expired = False
         """Whether rows could be too old at any time since this clock was made."""
-        self._cells = TaskCells(spark, 3)
+        self._cells = TaskCells(spark, 2)
+        self._rows = TaskCounter(spark)
         self._line = Line(spark)
         self._numbers = F.split(self._line.column, " ")
         self.set(NO_LIMITS, until=0.0)
@@ -108,13 +109,13 @@ class BatchClock:
     def in_time(self) -> Column:
         """Whether a row comes before its batch's time is used up. Asked once for a row, since it counts."""
         cells = self._cells
-        number, so_far = cells.count(0), cells.read(0)
+        number, so_far = self._rows.next(), self._rows.read()
         mask = self._number(_STRIDE) - whole(1)
         deadline, grace, floor = self._deadline(), _as_data(self._number(_GRACE)), _as_data(self._number(_FLOOR))
         late = (clock(self._spark, folded=False) >= deadline) & (so_far > grace)
         # 0 as long as there is time, and then the floor and 1.
-        remembered = cells.swap(1, F.when(late, floor + whole(1)).otherwise(whole(0))) >= whole(0)  # always
-        verdict = cells.read(1)
+        remembered = cells.swap(0, F.when(late, floor + whole(1)).otherwise(whole(0))) >= whole(0)  # always
+        verdict = cells.read(0)
         spared = (so_far * (verdict - whole(1))) % whole(_PARTS) < verdict - whole(1)
         passes = (verdict == whole(0)) | spared
         return F.when((number.bitwiseAND(mask) != whole(0)) | remembered, passes).otherwise(F.lit(False))
@@ -125,8 +126,8 @@ class BatchClock:
             oldest = _as_data(F.when(self._holds(), self._number(_EXPIRY)).otherwise(whole(-_NEVER)))
             return F.coalesce(F.unix_millis(arrival.cast("timestamp")) >= oldest, F.lit(True))
         age = F.when(self._holds(), self._number(_EXPIRY)).otherwise(whole(_FAR) * whole(_FAR // 2))
-        known = self._cells.read(2)
-        remembered = (known != whole(0)) | (self._cells.swap(2, batch_time() - age) == whole(0))  # always
+        known = self._cells.read(1)
+        remembered = (known != whole(0)) | (self._cells.swap(1, batch_time() - age) == whole(0))  # always
         young = F.unix_millis(arrival.cast("timestamp")) >= known
         return F.coalesce(F.when(remembered, young), F.lit(True))
 

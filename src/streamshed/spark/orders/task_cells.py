@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from streamshed.spark.native import Native
 
 _CLASS = "java.util.concurrent.atomic.AtomicLongArray"
+_COUNTER = "org.apache.commons.lang3.mutable.MutableLong"
 
 
 class TaskCells:
@@ -25,16 +26,32 @@ class TaskCells:
     def read(self, place: int) -> Column:
         return self._call("getPlain", F.lit(place))
 
-    def count(self, place: int) -> Column:
-        """What stood there, which is one more from now on."""
-        return self._call("getAndIncrement", F.lit(place))
-
     def swap(self, place: int, value: Column) -> Column:
         """What stood there, in whose place the value is from now on."""
         return self._call("getAndSet", F.lit(place), value)
 
     def _call(self, method: str, *arguments: Column) -> Column:
         return self._native.invoke(self._cells, method, "bigint", *arguments, unless_null=True)
+
+
+class TaskCounter:
+    """Counts the rows of a task, one by one.
+
+    A plain field of a plain object, of Commons Lang, which comes with Spark. A cell would do, too, but is reached
+    by a handle that the JVM does not always compile into the code around it, and then it is dear.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._native = Native(spark)
+        self._number = self._native.made(_COUNTER)
+
+    def next(self) -> Column:
+        """How many rows were counted before this one, which is counted now."""
+        return self._native.invoke(self._number, "getAndIncrement", "bigint")
+
+    def read(self) -> Column:
+        """How many rows were counted."""
+        return self._native.invoke(self._number, "longValue", "bigint")
 
 
 class Line:
