@@ -78,7 +78,9 @@ def test_escapes_in_texts_that_rows_are_compared_with_are_shown(tmp_path):
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.output
     assert "O\\x1b[31mslo" in "".join(result.output.split())
-    where = SPEC.replace("schema: \"value DOUBLE", "schema: \"city STRING").replace(", values: {value: [0, 100]}", "")
+    where = SPEC.replace('schema: "value DOUBLE', 'schema: "city STRING').replace(
+        ", values: {value: [0, 100]}", ""
+    )
     file.write_text(where.replace("value > 50", "city = 'O\\e[31mslo'"))
     assert "O\\x1b[31mslo" in run("network", "draw", file).output
 

@@ -90,7 +90,9 @@ class Catalog:
                     raise InvalidArgument(f"no such {what}", got=repr(name), hint=", ".join(known))
                 if not 0 <= value <= LARGEST:
                     raise InvalidArgument(
-                        f"the {figure} of {name!r} is out of bounds", got=value, hint=f"0 or more, at most {LARGEST:g}"
+                        f"the {figure} of {name!r} is out of bounds",
+                        got=value,
+                        hint=f"0 or more, at most {LARGEST:g}",
                     )
         return replace(
             self,

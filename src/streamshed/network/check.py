@@ -36,7 +36,6 @@ from streamshed.network.nodes import (
     inputs,
 )
 
-
 _UNUSABLE, _PRINTABLE = "not a usable name", "nothing that cannot be printed"
 LARGEST = 1e100
 """No figure may be larger, so that what is computed from several of them is still a number."""
