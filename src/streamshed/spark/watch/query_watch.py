@@ -29,6 +29,7 @@ _MANY = 2.0  # … and so is one with so many times the rows of the last one tha
 _STAGES_EVERY = 2.0  # … else one in so many seconds, or in as many as a batch may run
 _LEISURE = 0.25  # seconds after a batch from which on a query that waits for data has none, …
 _FIRST_ONES = 5  # … which is told behind so many batches; from then on one tells of the other
+_TICK = 0.1  # seconds until it is asked again what a query does that was asking its sources
 _RAREST_LOOK = 2.0  # seconds between two looks at a batch that runs for very long
 
 
@@ -194,8 +195,8 @@ class QueryWatch:
         telling = telling or any(each.cut for each in self.counts.values())
         if self._spark is None or not progress.rows or (now < self._next_stages and not telling):
             return False
-        pause = max(_STAGES_EVERY, *(stream.look_after() for stream in self.streams))
-        self._next_stages, self._asked_rows = now + pause, progress.rows
+        pause = max((stream.look_after() for stream in self.streams), default=_STAGES_EVERY)
+        self._next_stages, self._asked_rows = now + max(_STAGES_EVERY, pause), progress.rows
         return True
 
     def _stages(self, progress: Progress) -> StageTimes | None:
@@ -256,8 +257,10 @@ class QueryWatch:
 
     def _look_at_nothing(self, now: float) -> None:
         """Tell, once, if no batch follows one of the first: whether rows wait behind it was not known before."""
-        self._idle_from = math.inf
-        if self._execution.status().message() == "Waiting for data to arrive":
+        doing = self._execution.status().message()
+        # A query that waits asks its sources every now and then, and says so.
+        self._idle_from = now + _TICK if doing.startswith("Getting offsets") else math.inf
+        if doing == "Waiting for data to arrive":
             for stream in self.streams:
                 stream.running(self, self._samples[stream.serial].idle(now))
 
