@@ -14,7 +14,7 @@ from pyspark.sql import Column, SparkSession
 import streamshed as ss
 from streamshed.network import Network
 from streamshed.spark.orders import batch_clock
-from streamshed.spark.orders.task_cells import clock, whole
+from streamshed.spark.orders.planned_data import clock, whole
 from streamshed.spark.watch.clock_skew import ClockSkew
 from tests.spark.helpers import fill, ids, run_all, stream
 from tests.spark.test_network_budget import ROWS, guarded, run

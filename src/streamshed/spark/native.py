@@ -46,9 +46,9 @@ class Native:
         return self._column(call)
 
     def invoke(
-        self, target: Column, method: str, kind: str, *arguments: Column, unless_null: bool = False
+        self, target: Column, method: str, kind: str, *arguments: Column, deterministic: bool = False
     ) -> Column:
-        """Call a method of an object; of null it gives null. `unless_null`: of null arguments, too."""
+        """Call a method of an object; of null it gives null."""
         made = self._sequence([self._expression(each) for each in arguments])
         call = self._expressions.objects.Invoke(
             self._expression(target),
@@ -56,9 +56,9 @@ class Native:
             self._type(kind),
             made,
             self._sequence([]),
-            unless_null,
+            False,  # a null argument is passed on
             kind not in _PRIMITIVE,
-            False,  # not deterministic
+            deterministic,
         )
         return self._column(call)
 
@@ -69,52 +69,57 @@ class Native:
         """
         return self._column(self._expressions.Literal(value, self._type(kind)))
 
-    def made(self, kind: str) -> Column:
-        """A new object of a Java class as a literal, for classes that Python cannot hold: of whatever is a number
-        to Java, it gets a number of its own.
-        """
-        objects, types = "org.apache.spark.sql.catalyst.expressions", "org.apache.spark.sql.types"
-        source = f"""public Object generate(Object[] references) {{
-            return new {objects}.Literal(new {kind}(), new {types}.ObjectType({kind}.class));
-        }}"""
-        code = getattr(self.jvm, f"{_CODEGEN}.CodeAndComment")(source, self._empty_map())
-        compiler = getattr(self.jvm, f"{_CODEGEN}.CodeGenerator")
-        return self._column(compiler.compile(code)._1().generate(None))
-
     def array(self, values: list[Any], kind: str) -> tuple[Any, Column]:
         """An array in the driver's memory, and the literal by which plans read it when they are made.
 
         `update(place, value)` of the array is seen by the plans that are made from then on.
         """
-        holder = self._gateway.new_array(self.jvm.java.lang.Object, len(values))
-        for place, value in enumerate(values):
-            holder[place] = value
-        data = self.jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(holder)
+        data = self.jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(self._objects(values))
         element = {"string": self._types.StringType, "boolean": self._types.BooleanType}[kind]
         return data, self._column(self._expressions.Literal(data, self._types.createArrayType(element)))
 
-    def compiled(self, source: str, references: list[Any], kind: str) -> Column:
+    def compiled(self, source: str, references: list[Any], kind: str, *given: Column) -> Column:
         """An object of a Java class that is compiled where the task runs, as Spark compiles its own generated
         code.
 
         One for each task, made at its first row. `source` is the body of a class with a method `Object
-        generate(Object[] references)`. Methods that do much go there: what is made of expressions ends up in one
-        method with the user's own work, and beyond 8,000 bytes the JVM does not compile that any more.
+        generate(Object[] references)`. With `given`, what that makes is a function which makes the object of them.
+        Methods that do much go there: what is made of expressions ends up in one method with the user's own work,
+        and beyond 8,000 bytes the JVM does not compile that any more.
         """
-        code = getattr(self.jvm, f"{_CODEGEN}.CodeAndComment")(source, self._empty_map())
-        compiler = f"{_CODEGEN}.CodeGenerator"
-        pair = self.static(compiler, "compile", "scala.Tuple2", self.literal(code, f"{_CODEGEN}.CodeAndComment"))
+        code = self.literal(self._code(source), f"{_CODEGEN}.CodeAndComment")
+        pair = self.static(f"{_CODEGEN}.CodeGenerator", "compile", "scala.Tuple2", code)
         made = self.invoke(pair, "_1", f"{_CODEGEN}.GeneratedClass")
-        handed = self._gateway.new_array(self.jvm.java.lang.Object, len(references))
-        for place, reference in enumerate(references):
-            handed[place] = reference
-        fresh = self.invoke(made, "generate", kind, self.literal(handed, "[Ljava.lang.Object;"))
+        handed = self.literal(self._objects(references), "[Ljava.lang.Object;")
+        makes = {0: kind, 1: "java.util.function.Function", 2: "java.util.function.BiFunction"}[len(given)]
+        fresh = self.invoke(made, "generate", makes, handed)
+        if given:
+            fresh = self.invoke(fresh, "apply", kind, *given)
         holder = self.literal(self.jvm.java.util.concurrent.atomic.AtomicReference(), _REFERENCE)
         there = self.invoke(holder, "getPlain", kind)
         return F.coalesce(there, F.when(self.invoke(holder, "getAndSet", kind, fresh).isNull(), there))
 
-    def _empty_map(self) -> Any:
-        return getattr(getattr(self.jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+    def asked(self, source: str, references: list[Any], kind: str) -> Column:
+        """An object of a Java class that is compiled here, for calls that the optimizer makes as it plans a batch.
+
+        Such a call has to be deterministic, and of what the optimizer knows. `source` as for `compiled`.
+        """
+        compiler = getattr(self.jvm, f"{_CODEGEN}.CodeGenerator")
+        compiled = compiler.compile(self._code(source))._1()
+        # All such classes have one name, and py4j remembers by its name which method belongs to a class.
+        methods = self.jvm.org.apache.commons.lang3.reflect.MethodUtils
+        handed = self._objects([self._objects(references)])
+        return self.literal(methods.invokeMethod(compiled, "generate", handed), kind)
+
+    def _code(self, source: str) -> Any:
+        nothing = getattr(getattr(self.jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+        return getattr(self.jvm, f"{_CODEGEN}.CodeAndComment")(source, nothing)
+
+    def _objects(self, values: list[Any]) -> Any:
+        found = self._gateway.new_array(self.jvm.java.lang.Object, len(values))
+        for place, value in enumerate(values):
+            found[place] = value
+        return found
 
     def _type(self, kind: str) -> Any:
         """A type of Spark's by its SQL name, or a Java class as a type."""
@@ -122,6 +127,7 @@ class Native:
             "bigint": self._types.LongType,
             "int": self._types.IntegerType,
             "boolean": self._types.BooleanType,
+            "array<bigint>": self._types.createArrayType(self._types.LongType),
         }
         found = simple.get(kind)
         return self.jvm.org.apache.spark.sql.types.ObjectType(self._class(kind)) if found is None else found

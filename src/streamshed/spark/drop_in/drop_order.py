@@ -4,9 +4,9 @@
     salt    a number of the drop's own, so that one drop behind another takes other rows
     row r is taken if  mix(HASH, salt) ≥ keep · 2⁵³
 
-The orders are a text in the driver's memory. When a batch is planned the optimizer makes an array of it, which is
-data to the generated code; when a task begins, it takes the order that holds at the batch's own time and remembers
-its two numbers (`TaskCells`). No join, no broadcast, and nothing is compiled anew for another order.
+The orders are in the driver's memory. When a batch is planned, the optimizer asks for the one that holds at the
+batch's own time (`OrderInForce.java`), and gets its two numbers: data to the generated code. No join, no
+broadcast, and nothing is compiled anew for another order.
 
 While no plan drops anything, none of this is in the plan that runs: a gate, a literal in the driver's memory that
 is opened and closed while the query runs, tells Spark's optimizer so in every batch. It removes the filter, then
@@ -26,19 +26,21 @@ from pyspark.sql import functions as F
 from streamshed.spark.native import Native
 from streamshed.spark.orders.history import History, Span
 from streamshed.spark.orders.order_file import HistoryFile
+from streamshed.spark.orders.planned_data import Switches, at_run_time, batch_time, java
 from streamshed.spark.orders.store import Store
-from streamshed.spark.orders.task_cells import Line, TaskCells, batch_time, whole
 
 HASH, ZERO = "_streamshed_hash", "_streamshed_zero"
 _HASH_BITS = 53
 _WHOLE = 1 << _HASH_BITS
+_GATE, _COUNTED = range(2)  # which switch
 
 
 class ControlFile(HistoryFile[Span, History]):
     """The plans of one shed stream."""
 
     def __init__(self, store: Store, name: str, now: Callable[[], float] = time.time) -> None:
-        self._switches: Any = None
+        self._switches: Switches | None = None
+        self._orders: Any = None
         super().__init__(store, name, History.decode, now)
 
     def publish(
@@ -71,69 +73,64 @@ class ControlFile(HistoryFile[Span, History]):
         and change in between. A plan begins after the gate was opened for it, so such a batch has nothing to
         drop, and whatever mixture it got keeps its rows. Rows are always counted while the gate is open.
         """
-        self._switches, both = Native(spark).array([self.history.drops, True], "boolean")
-        gate = F.get(both, F.lit(0))
-        return gate, gate | F.get(both, F.lit(1))
+        self._switches = switches = Switches(spark, self.history.drops, True)
+        gate = switches.is_on(_GATE)
+        return gate, gate | switches.is_on(_COUNTED)
 
     def count(self, wanted: bool) -> None:
         """While nothing is dropped, count rows at the drop, or leave that to Spark's own count of the source."""
-        self._switches.update(1, wanted)
+        if self._switches is not None:
+            self._switches.turn(_COUNTED, wanted)
 
     def order(self, spark: SparkSession, rotate: float | None) -> DropOrder:
         """What the queries are told, as columns."""
-        line = Line(spark)
-        self._cells.append(line.data)
-        super()._show(self._row)
-        return DropOrder(spark, line.column, rotate)
+        self._orders = Native(spark).jvm.java.util.concurrent.atomic.AtomicReference()
+        self._show(self._row)
+        return DropOrder(spark, self._orders, rotate)
 
     def _show(self, data: bytes) -> None:
         # Open before a plan can drop, closed after none can: a batch between the two keeps its rows.
         drops = self.history.drops
         if self._switches is not None and drops:
-            self._switches.update(0, True)
-        super()._show(data)
+            self._switches.turn(_GATE, True)
+        if self._orders is not None:
+            self._orders.set(";".join(map(_order, self.history.spans)) if data else "")
         if self._switches is not None and not drops:
-            self._switches.update(0, False)
+            self._switches.turn(_GATE, False)
+
+
+def _order(span: Span) -> str:
+    """A plan as the drop has it. Its share is rounded as where it is stored: a batch may run again from there."""
+    return f"{span.start} {span.until} {int(round(span.keep, 9) * _WHOLE)} {span.salt}"
 
 
 class DropOrder:
     """The order in force in a batch.
 
-    `batch_time()` is the batch's own, also when it runs again. Nothing in this may fail, whatever the text holds:
-    `get` and `try_element_at` answer null where `[]` raises.
+    The batch's time is its own, also when it runs again. Where nothing can be known, nothing is taken.
     """
 
-    def __init__(self, spark: SparkSession, text: Column, rotate: float | None) -> None:
-        self._cells = TaskCells(spark, 3)
-        now = self._cells.read(2)
-        plans = F.from_json(text, "plans array<array<double>>").getField("plans")
-        plan = F.try_element_at(F.filter(plans, lambda p: F.get(p, F.lit(0)) <= now), F.lit(-1))
-        keep = F.get(plan, F.lit(2))
-        holds = (now < F.get(plan, F.lit(1))) & (keep < 1.0) & (keep >= 0.0)
-        salt = F.coalesce(F.get(plan, F.lit(4)), F.lit(0.0)).cast("bigint")
+    def __init__(self, spark: SparkSession, orders: Any, rotate: float | None) -> None:
+        """`orders`: an AtomicReference with the text of all that holds at some time."""
+        native = Native(spark)
+        now = batch_time(spark)
+        source = java(__package__, "OrderInForce")
+        in_force = native.asked(source, [orders, _WHOLE], "java.util.function.LongFunction")
+        order = native.invoke(in_force, "apply", "array<bigint>", now, deterministic=True)
+        self._least, self._salt = (at_run_time(order, place) for place in range(2))
         if rotate is not None:
-            salt = F.xxhash64(salt, F.floor(now / F.lit(rotate * 1000.0)))
-        threshold = F.coalesce(F.when(holds, (keep * F.lit(float(_WHOLE))).cast("bigint")), whole(_WHOLE))
-        # Each of these is always true, and done once in a task: 0 means that nothing is known yet.
-        looked = self._cells.swap(2, batch_time()) == whole(0)
-        salted = self._cells.swap(1, salt) == whole(0)
-        decided = self._cells.swap(0, threshold + whole(1)) == whole(0)
-        self._known = (self._cells.read(0) != whole(0)) | (looked & salted & decided)
+            turn = F.floor(now / F.lit(rotate * 1000.0))
+            self._salt = at_run_time(F.array(F.xxhash64(F.get(order, F.lit(1)), turn)))
 
     @property
     def takes(self) -> Column:
         """Whether it takes a row away."""
-        mixed = unit_hash([F.col(HASH), self._cells.read(1)])
-        return F.when(self._known, mixed >= self._threshold).otherwise(F.lit(False))
+        return F.coalesce(unit_hash([F.col(HASH), self._salt]) >= self._least, F.lit(False))
 
     @property
     def keep(self) -> Column:
         """The share that is kept."""
-        return F.when(self._known, self._threshold.cast("double") / F.lit(float(_WHOLE)))
-
-    @property
-    def _threshold(self) -> Column:
-        return self._cells.read(0) - whole(1)
+        return self._least.cast("double") / F.lit(float(_WHOLE))
 
 
 def unit_hash(columns: list[Column]) -> Column:
