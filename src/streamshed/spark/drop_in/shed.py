@@ -46,6 +46,8 @@ MICRO_BATCH, REAL_TIME = "micro-batch", "real-time"
 """How a query is triggered."""
 FLOOR = 0.02
 """Share of the rows that micro-batches keep at least, unless told otherwise."""
+# Never true, and no plan has it when it runs. But Spark refuses a continuous query that asks for the time.
+_IN_BATCHES_ONLY = "false AND current_timestamp() IS NULL"
 
 
 @renamed(control="state")
@@ -292,7 +294,9 @@ class _DropInPlan:
             fresh = self._or_spared(clock.is_fresh(arrival))
             incoming = incoming.where(~clock.expires | (fresh & counts(TIMELY)))
         # While nothing is shed, what was kept is what arrived, and need not be counted again.
-        chosen = incoming.where(~gate | (self._or_spared(~self.order.takes) & counts(CHOSEN)))
+        chosen = incoming.where(
+            ~gate | F.expr(_IN_BATCHES_ONLY) | (self._or_spared(~self.order.takes) & counts(CHOSEN))
+        )
         in_time = self._or_spared(clock.in_time()) & counts(KEPT, F.col(ZERO))
         kept = chosen.where(~clock.limited | in_time)
         columns = [F.col(quoted(column)) for column in events.columns]
