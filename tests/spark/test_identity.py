@@ -156,7 +156,7 @@ def test_the_gate_closes_when_the_last_plan_that_drops_is_over(spark: SparkSessi
     """A drop reads all columns where rows have no place; it must not go on doing so for ever after."""
     kept = ss.shed(stream(spark, source), "1 hour")
     handle = ss.shedder(kept)
-    gate = handle._control._switches
+    gate = handle._control._switches._data
     handle.pin(0.5)
     fill(source, 3, 300)
     query = kept.writeStream.format("noop").option("checkpointLocation", str(source.parent / "s")).start()
