@@ -19,8 +19,9 @@ settings.load_profile("streamshed")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 # A test's Spark lives for minutes: what the JVM's second compiler costs never pays, and is half of its CPU time.
-# Nor need it load all of Spark anew (scripts/class_archive.py). The same for the executors that tests start.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Nor need it load all of Spark anew (scripts/class_archive.py), or look for garbage whenever some classes came.
+# The same for the executors that tests start.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn256m"
 if sys.platform == "linux":
     JAVA += " -Djdk.lang.Process.launchMechanism=VFORK"  # Hadoop starts a `chmod` for each file; see QUICK_FILES
 CLASSES = Path(sys.prefix) / "spark-classes.jsa"
@@ -39,7 +40,7 @@ QUICK_FILES = {
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """What has to run on one worker: a Spark session with all that is on it; Sparks of a file's own, in turn."""
+    """What has to run on one worker: all that shares a Spark; Sparks of a file's own, in turn."""
     fixtures = getattr(item, "fixturenames", ())
     for shared in ("executors", "speculating_executors"):
         if shared in fixtures:
