@@ -19,20 +19,35 @@ settings.load_profile("streamshed")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 # A test's Spark lives for minutes: what the JVM's second compiler costs never pays, and is half of its CPU time.
-# Nor need it load all of Spark anew (scripts/class_archive.py). The same for the executors that tests start.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Nor need it load all of Spark anew (scripts/class_archive.py), or look for garbage whenever some classes came.
+# The same for the executors that tests start.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn256m"
+if sys.platform == "linux":
+    JAVA += " -Djdk.lang.Process.launchMechanism=VFORK"  # Hadoop starts a `chmod` for each file; see QUICK_FILES
 CLASSES = Path(sys.prefix) / "spark-classes.jsa"
 if CLASSES.exists() and " " not in str(CLASSES):
     JAVA += f" -XX:SharedArchiveFile={CLASSES} -Xlog:disable"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA)
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.executor.extraJavaOptions={JAVA}' pyspark-shell")
 
+# Hadoop has no way to set permissions or follow links but to start `chmod` and `readlink`, three and more for each
+# file of a checkpoint: a third of what a small batch costs. This way to write them needs fewer. The Sparks that
+# tests start themselves write them as Spark does if it is not told.
+QUICK_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager"
+}
+
 
 def group_of(item: pytest.Item) -> str | None:
-    """What has to run on one worker: a Spark session with all that is on it; Sparks of a file's own, in turn."""
+    """What has to run on one worker: all that shares a Spark; Sparks of a file's own, in turn."""
+    fixtures = getattr(item, "fixturenames", ())
+    for shared in ("executors", "speculating_executors"):
+        if shared in fixtures:
+            return shared
     if item.get_closest_marker("cluster") is not None:
         return f"cluster-{item.path.stem}"
-    if item.get_closest_marker("spark") is None and "spark" not in getattr(item, "fixturenames", ()):
+    if item.get_closest_marker("spark") is None and "spark" not in fixtures:
         return None
     # Two sessions, for two workers, with about as much to do each and little code that both have to compile.
     return "networks" if any(part in item.path.name for part in ("network", "load_aware")) else "spark"
@@ -49,6 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # pytest-xdist 3.8 writes the group where pytest 9.2 no longer reads it, and then, silently, every test
             # is a group of its own (pytest-xdist issue 1386).
             item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+    # What takes long comes first, so that no worker is left with it at the end.
+    items.sort(key=lambda item: group_of(item) is None)
 
 
 @pytest.fixture(scope="session")
@@ -60,9 +77,27 @@ def spark() -> Iterator[object]:
     # Tasks that run for long tell what they did every second, so that tests need not wait for it.
     beats = {"spark.executor.heartbeatInterval": "1s"}
     jars = {} if kafka.missing() else {"spark.jars": kafka.connector()}
-    session = local_session("tests", "local[2]", **jars, **beats)
+    session = local_session("tests", "local[2]", **jars, **beats, **QUICK_FILES)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """A Spark with separate executors, for all jobs that want no more of it."""
+    from tests.spark.executors import shared
+
+    with shared("plain", tmp_path_factory.mktemp("executors")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def speculating_executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """The same with tasks that run twice, for jobs that lose an executor."""
+    from tests.spark.executors import shared
+
+    with shared("speculating", tmp_path_factory.mktemp("executors")) as process:
+        yield process
 
 
 @pytest.fixture(scope="session")

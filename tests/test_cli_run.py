@@ -1,4 +1,7 @@
-"""`streamshed run` and `calibrate`, as a user calls them: in processes of their own."""
+"""`streamshed run` and `calibrate` as a user calls them.
+
+What is about starting and leaving Spark runs in processes of its own; the rest on the Spark of the tests.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from streamshed.cli import app as command_line
+from streamshed.cli import run as run_commands
 from streamshed.cli.app import app
 from streamshed.cli.run import load_text, spark_settings, utility_at
+from streamshed.cli.screen import screen
 from streamshed.errors import InvalidArgument
 from streamshed.network.graph import Output
 from streamshed.network.qos import LatencyGraph, LossGraph, QoS, ValueGraph
 from streamshed.network.spec import yaml as spec
-
-pytestmark = pytest.mark.cluster
 
 Done = subprocess.CompletedProcess[str]
 
@@ -40,10 +46,44 @@ outputs:
 
 
 def streamshed(*words: str, program: tuple[str, ...] = ("-m", "streamshed.cli.app"), **env: str) -> Done:
+    """The command in a process of its own."""
     command = [sys.executable, *program, *words]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **env}
     )
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command in this process: it takes no Spark that is there away, and finds no Java to start one."""
+    monkeypatch.setattr(command_line, "_leave_spark", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(run_commands, "_screen", screen())
+
+    def call(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["streamshed", *words])
+        with pytest.raises(SystemExit) as ended:
+            command_line.main()
+        told = capsys.readouterr()
+        return Done(words, int(ended.value.code or 0), told.out, told.err)
+
+    return call
+
+
+@pytest.fixture
+def on_spark(
+    here: Callable[..., Done], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Done]:
+    """In this process, in a session of its own of the Spark that is there."""
+
+    def session(name: str, master: str, settings: dict[str, str]) -> SparkSession:
+        fresh = spark.newSession()
+        fresh.conf.set("spark.sql.adaptive.enabled", "false")
+        return fresh
+
+    monkeypatch.setattr(run_commands, "_session", session)
+    return here
 
 
 @pytest.fixture
@@ -56,6 +96,7 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.cluster
 def test_run_goes_on_where_it_stopped(network: Path, tmp_path: Path) -> None:
     for expected in (500, 1000):
         done = streamshed("run", str(network), "--once", "--json", "--master", "local[2]")
@@ -68,15 +109,6 @@ def test_run_goes_on_where_it_stopped(network: Path, tmp_path: Path) -> None:
     written = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.open()]
     assert len(written) == 1000
     assert all(row["w"] >= 100 for row in written)
-
-
-def test_run_says_what_is_wrong(network: Path) -> None:
-    network.write_text(network.read_text().replace("format: noop", "format: wax"))
-    done = streamshed("run", str(network), "--once", "--master", "local[2]")
-    assert done.returncode == 2
-    assert "outputs.all.write" in done.stderr
-    assert "wax" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 WATCHED = """
@@ -102,7 +134,8 @@ app.main()
 """
 
 
-def test_spark_is_left_in_order_after_an_error_of_ours(network: Path) -> None:
+@pytest.mark.cluster
+def test_run_says_what_is_wrong_and_spark_is_left_in_order_after_an_error_of_ours(network: Path) -> None:
     """Python workers that outlive Spark complain about broken pipes: none may be there when it stops.
 
     An unknown format makes Spark look for one written in Python, which starts a worker.
@@ -111,10 +144,13 @@ def test_spark_is_left_in_order_after_an_error_of_ours(network: Path) -> None:
     done = streamshed("run", str(network), "--once", "--master", "local[2]", program=("-c", WATCHED))
     assert done.returncode == 2
     assert done.stdout.splitlines() == ["daemons at the end: 0", "stopped"]
+    assert "outputs.all.write" in done.stderr
+    assert "wax" in done.stderr
     assert "DATA_SOURCE_NOT_FOUND" in done.stderr
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.cluster
 def test_spark_is_left_in_order_when_a_run_is_interrupted(network: Path) -> None:
     done = streamshed("run", str(network), "--master", "local[2]", "interrupt", program=("-c", WATCHED))
     assert done.returncode == 0, done.stderr[-2000:]
@@ -135,29 +171,42 @@ def test_spark_is_left_in_order_when_a_run_is_interrupted(network: Path) -> None
         (("--packages", "kafka"), "--packages needs group:artifact:version"),
     ],
 )
-def test_a_bad_option_is_found_before_spark_starts(network: Path, options: tuple[str, ...], problem: str) -> None:
-    done = streamshed("run", str(network), *options, JAVA_HOME="/nowhere")
+def test_a_bad_option_is_found_before_spark_starts(
+    network: Path, options: tuple[str, ...], problem: str, here: Callable[..., Done]
+) -> None:
+    done = here("run", str(network), *options)
     assert done.returncode == 2
     assert f"error: {problem}" in done.stderr
+
+
+def test_an_error_is_a_message_and_no_traceback(network: Path) -> None:
+    done = streamshed("run", str(network), "--mode", "dry", JAVA_HOME="/nowhere")
+    assert done.returncode == 2
+    assert "error: there is no such mode" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_rows_that_are_too_old_are_dropped_if_asked(network: Path, tmp_path: Path) -> None:
-    done = streamshed("run", str(network), "--expired", "drop", JAVA_HOME="/nowhere")
+@pytest.mark.spark
+def test_rows_that_are_too_old_are_dropped_if_asked(
+    network: Path, tmp_path: Path, on_spark: Callable[..., Done]
+) -> None:
+    done = on_spark("run", str(network), "--expired", "drop")
     assert done.returncode == 2
     assert 'sources.s.arrived: expired="drop" needs the time at which rows arrived' in done.stderr
     text = network.read_text().replace('"id LONG, v DOUBLE"', '"id LONG, v DOUBLE, at TIMESTAMP"\n    arrived: at')
     network.write_text(text)
     rows = [{"id": i, "v": i % 100, "at": "2020-01-01T00:00:00Z" if i % 4 == 0 else None} for i in range(1000)]
     (tmp_path / "in" / "0.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = streamshed("run", str(network), "--expired", "drop", "--once", "--json", "--master", "local[2]")
+    done = on_spark("run", str(network), "--expired", "drop", "--once", "--json")
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads(done.stdout.splitlines()[-1])
     assert (report["arrived"], report["expired"], report["kept"]) == (1000, 250, 750)
     assert report["by_output"]["all"]["delivered"] == 750
 
 
-def test_what_a_spec_lacks_is_found_before_spark_starts(network: Path, tmp_path: Path) -> None:
+def test_what_a_spec_lacks_is_found_before_spark_starts(
+    network: Path, tmp_path: Path, here: Callable[..., Done]
+) -> None:
     text = network.read_text()
     for old, new, problem in (
         (f"{tmp_path}/in", f"{tmp_path}/none", "sources.s.read: there is no such file or folder"),
@@ -171,15 +220,17 @@ def test_what_a_spec_lacks_is_found_before_spark_starts(network: Path, tmp_path:
     ):
         assert old in text
         network.write_text(text.replace(old, new))
-        done = streamshed("run", str(network), JAVA_HOME="/nowhere")
+        done = here("run", str(network))
         assert done.returncode == 2
         assert problem in done.stderr
     network.write_text(text.replace(f"{tmp_path}/in", f"{tmp_path}/n*ne"))
-    done = streamshed("run", str(network), JAVA_HOME="/nowhere")
+    done = here("run", str(network))
     assert "Spark needs a Java runtime" in done.stderr, "what only Spark can tell is left to Spark"
 
 
-def test_calibrate_finds_what_it_lacks_before_spark_starts(network: Path, tmp_path: Path) -> None:
+def test_calibrate_finds_what_it_lacks_before_spark_starts(
+    network: Path, tmp_path: Path, here: Callable[..., Done]
+) -> None:
     sample = ("--sample", str(tmp_path / "in"))
     for options, problem in (
         (("--sample", str(tmp_path / "none")), "there is no such file or folder"),
@@ -187,7 +238,7 @@ def test_calibrate_finds_what_it_lacks_before_spark_starts(network: Path, tmp_pa
         ((*sample, "--copies", "0"), "--copies must be 1 or more"),
         ((*sample, "--conf", "x"), "--conf needs a setting of Spark"),
     ):
-        done = streamshed("calibrate", str(network), *options, JAVA_HOME="/nowhere")
+        done = here("calibrate", str(network), *options)
         assert done.returncode == 2
         assert problem in done.stderr
 
@@ -203,6 +254,7 @@ def test_settings_and_packages_go_to_spark() -> None:
             spark_settings(conf, packages)
 
 
+@pytest.mark.cluster
 def test_a_spark_that_does_not_start_is_a_message(network: Path) -> None:
     done = streamshed("run", str(network), "--conf", "spark.driver.memory=much", "--master", "local[2]")
     assert done.returncode == 2
@@ -211,6 +263,7 @@ def test_a_spark_that_does_not_start_is_a_message(network: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.cluster
 def test_a_pipe_gets_each_table_once_and_late_rows_are_worth_nothing(network: Path) -> None:
     """`big` gets all its rows, but its latency graph gives nothing for them after a microsecond."""
     text = network.read_text().replace(
@@ -253,7 +306,10 @@ def test_utility_counts_late_rows_as_the_demo_does() -> None:
     assert utility(QoS(value=value, latency=late), 3.0) == pytest.approx(0.5)
 
 
-def test_calibrate_shows_what_it_writes_and_says_what_it_leaves(tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_calibrate_shows_what_it_writes_and_says_what_it_leaves(
+    tmp_path: Path, on_spark: Callable[..., Done]
+) -> None:
     (tmp_path / "in").mkdir()
     rows = [{"id": i, "v": i % 100, "at": f"2026-01-01T00:00:{i % 60:02}Z"} for i in range(3000)]
     (tmp_path / "in" / "0.json").write_text("\n".join(map(json.dumps, rows)))
@@ -272,7 +328,7 @@ outputs:
   p: {input: after_none}
 """)
     sample = ("--sample", str(tmp_path / "in"))
-    done = streamshed("calibrate", str(before), *sample, "--out", str(after), "--master", "local[2]")
+    done = on_spark("calibrate", str(before), *sample, "--out", str(after))
     assert done.returncode == 0, done.stderr[-2000:]
     boxes = {box.name: box for box in spec.load(after).boxes}
     assert boxes["third"].selectivity == 0.33
@@ -288,11 +344,10 @@ outputs:
     assert "after_none: no row of the sample reaches it; left as it was" in done.stdout
 
 
-def test_calibrate_measures_every_box(network: Path, tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_calibrate_measures_every_box(network: Path, tmp_path: Path, on_spark: Callable[..., Done]) -> None:
     out = tmp_path / "measured.yaml"
-    done = streamshed(
-        "calibrate", str(network), "--sample", str(tmp_path / "in"), "--out", str(out), "--master", "local[2]"
-    )
+    done = on_spark("calibrate", str(network), "--sample", str(tmp_path / "in"), "--out", str(out))
     assert done.returncode == 0, done.stderr[-2000:]
     measured = spec.load(out)
     boxes = {box.name: box for box in measured.boxes}
@@ -313,11 +368,14 @@ XML = """<query name="hot">
 </query>"""
 
 
-def test_run_takes_a_query_in_xml_and_binds_it(network: Path, tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_run_takes_a_query_in_xml_and_binds_it(
+    network: Path, tmp_path: Path, on_spark: Callable[..., Done]
+) -> None:
     query = tmp_path / "hot.xml"
     query.write_text(XML)
     bound = ("--read", f"readings=json:{tmp_path}/in", "--write", f"hot_output=json:{tmp_path}/out")
-    done = streamshed("run", str(query), *bound, "--once", "--json", "--master", "local[2]")
+    done = on_spark("run", str(query), *bound, "--once", "--json")
     assert done.returncode == 0, done.stderr[-2000:]
     by_output = json.loads(done.stdout.splitlines()[-1])["by_output"]
     assert {name: output["delivered"] for name, output in by_output.items()} == {"hot_output": 500}

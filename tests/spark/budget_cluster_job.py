@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamshed as ss
-from streamshed.spark.session import local_session
 from streamshed.spark.watch.clock_skew import ClockSkew
 from tests.spark.helpers import put_rows, stream, wait_for
 
@@ -33,17 +31,8 @@ def executors(application: str) -> list[int]:
     return sorted(found)
 
 
-def main(folder: Path) -> None:
-    settings = {
-        "spark.driver.memory": "1g",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "50ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5",
-        "spark.sql.files.minPartitionNum": "8",
-    }
-    spark = local_session("budget", "local-cluster[2,1,1024]", **settings)
-    kept = ss.shed(stream(spark, folder / "in", files=100), "1 hour", name="c", floor=0.0)
+def main(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    kept = ss.shed(stream(spark, folder / "in", files=100), "1 hour", name="budgeted", floor=0.0)
     handle = ss.shedder(kept)
     ClockSkew.of(spark).wait(60)
     slow = kept.where("reflect('java.lang.Thread', 'sleep', 4L) = 'null'")
@@ -72,7 +61,7 @@ def main(folder: Path) -> None:
     query.stop()
     report = handle.report()
     delivered = spark.read.parquet(str(folder / "out" / "*")).agg(F.count("*"), F.countDistinct("id")).collect()[0]
-    result = {
+    return {
         "skew": ClockSkew.of(spark).seconds,
         "arrived": report.arrived,
         "kept": report.kept,
@@ -80,9 +69,3 @@ def main(folder: Path) -> None:
         "samples": [[e.sample.arrived, e.sample.kept, e.sample.cut] for e in handle.ledger.recent],
         "delivered": list(delivered),
     }
-    (folder / "result.json").write_text(json.dumps(result))
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 import streamshed as ss
-from streamshed.spark.session import local_session
+from tests.spark.executors import executor_count
 from tests.spark.helpers import run_all, stream
 
 
@@ -27,16 +27,7 @@ class DiesOnce:
         return {"id": row["id"], "worker": os.getpid()}
 
 
-def main(folder: Path) -> None:
-    here = Path(__file__).parents[2]
-    spark = local_session(
-        "cluster",
-        "local-cluster[2,1,1024]",
-        **{
-            "spark.driver.memory": "1g",
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(Path(ss.__file__).parents[1]), str(here)]),
-        },
-    )
+def main(spark: SparkSession, folder: Path) -> dict[str, Any]:
     out = ss.load_aware(
         stream(spark, folder / "in", files=2),
         DiesOnce(folder / "died"),
@@ -45,13 +36,13 @@ def main(folder: Path) -> None:
         schema="id LONG, worker LONG",
         arrived="at",
         window=500,
-        name="c",
+        name="learned",
     )
-    rows = run_all(out, folder / "state", "clustered")
+    rows = run_all(out, folder / "state", "learned")
     handle = ss.load_shedder(out)
     report = handle.report()
-    result = {
-        "executors": spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,  # type: ignore[union-attr]
+    return {
+        "executors": executor_count(spark),
         "died": (folder / "died").exists(),
         "ids": sorted(row["id"] for row in rows),  # type: ignore[type-var]
         "workers": len({row["worker"] for row in rows}),
@@ -61,9 +52,3 @@ def main(folder: Path) -> None:
         "learned": handle.costs["table"],
         "timed": int(handle.costs["learning_rows"]),
     }
-    (folder / "result.json").write_text(json.dumps(result))
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamshed as ss
 from streamshed.network import Builder, Network
-from streamshed.spark.session import local_session
 from streamshed.spark.watch.clock_skew import ClockSkew
 from tests.spark.budget_cluster_job import executors
 from tests.spark.helpers import wait_for
@@ -35,17 +33,7 @@ def network() -> Network:
     return builder.output("counts", "w", write={"mode": "update"}).build()
 
 
-def main(folder: Path) -> None:
-    settings = {
-        "spark.driver.memory": "1g",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "50ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5",
-        "spark.sql.files.minPartitionNum": "8",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    spark = local_session("faults", "local-cluster[2,1,1024]", **settings)
+def main(spark: SparkSession, folder: Path) -> dict[str, Any]:
     (folder / "in").mkdir()
     rows = parsed(spark, folder / "in")
     slow = rows.where("reflect('java.lang.Thread', 'sleep', 4L) = 'null'")
@@ -109,10 +97,5 @@ def main(folder: Path) -> None:
         "counted": max((row.n for row in running.rows("counts")), default=0),
         "skew": ClockSkew.of(spark).seconds,
     }
-    (folder / "result.json").write_text(json.dumps(result))
     running.close()
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    return result

@@ -1,4 +1,4 @@
-"""A network that kills itself in a batch; run by test_network_restart with: FOLDER KEEP DIE_AT MASTER."""
+"""A network for test_network_restart; as a process, with FOLDER KEEP DIE_AT, it kills itself in a batch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
 from streamshed.spark.session import local_session
+from tests.spark.executors import executor_count
 from tests.spark.helpers import stream, wait_for
 
 QUERIES = ("all", "counts")  # their books: of the outputs without state, and of the one with
@@ -32,8 +34,7 @@ def network() -> Network:
     )
 
 
-def main(folder: Path, keep: float, die_at: int, master: str) -> None:
-    spark = local_session("restart", master, **{"spark.driver.memory": "1g"})
+def main(spark: SparkSession, folder: Path, keep: float, die_at: int = -1) -> dict[str, Any]:
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
 
     def write(rows: DataFrame, number: int) -> None:
@@ -57,13 +58,13 @@ def main(folder: Path, keep: float, die_at: int, master: str) -> None:
     )
     running.await_termination()
     result = {
-        "executors": spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,  # type: ignore[union-attr]
+        "executors": executor_count(spark),
         "all": sorted(row.id for row in spark.read.json(str(folder / "all")).select("id").collect()),
         "counted": sum(row.n for row in _last(running)),
         "report": running.report().as_dict(),
     }
-    (folder / "result.json").write_text(json.dumps(result))
-    spark.stop()
+    running.close()
+    return result
 
 
 def _last_in_books(folder: Path) -> int:
@@ -78,4 +79,4 @@ def _last(running: ss.spark.runtime.RunningNetwork) -> list:  # type: ignore[nam
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(local_session("killed", "local[2]"), Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""A job that kills itself in the middle of a batch; run by test_restart with: FOLDER KEEP DIE_AT."""
+"""A job for test_restart; as a process, with FOLDER KEEP DIE_AT, it kills itself in the middle of a batch."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import sys
 import time
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
 from streamshed.spark.session import local_session
 from tests.spark.helpers import stream
 
 
-def main(folder: Path, keep: float, die_at: int) -> None:
-    spark = local_session("restart", "local[2]")
+def main(spark: SparkSession, folder: Path, keep: float, die_at: int = -1) -> dict[str, int]:
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
-    kept = ss.shed(stream(spark, folder / "in"), "1 hour", key="id", protect="priority = 'high'", name="s")
+    kept = ss.shed(stream(spark, folder / "in"), "1 hour", key="id", protect="priority = 'high'", name="restarted")
     handle = ss.shedder(kept)
     handle.pin(keep)
     time.sleep(0.2)  # so that a plan of this run would be in force
@@ -39,10 +38,8 @@ def main(folder: Path, keep: float, die_at: int) -> None:
     running.awaitTermination()
     handle.settle(60.0)
     report = handle.report()
-    numbers = {"arrived": report.arrived, "kept": report.kept, "unseen": report.unseen}
-    (folder / "report.json").write_text(json.dumps(numbers))
-    spark.stop()
+    return {"arrived": report.arrived, "kept": report.kept, "unseen": report.unseen}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
+    main(local_session("killed", "local[2]"), Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.spark.executors import Executors
+
 
 @pytest.mark.cluster
-def test_rows_are_kept_or_counted_when_an_executor_is_lost(tmp_path: Path) -> None:
+def test_rows_are_kept_or_counted_when_an_executor_is_lost(
+    tmp_path: Path, speculating_executors: Executors
+) -> None:
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
-    command = [sys.executable, "-m", "tests.spark.budget_cluster_job", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads((tmp_path / "result.json").read_text())
+    result = speculating_executors.run("budget_cluster_job", tmp_path)
     # One machine, one clock: what was measured is not more than the time that a clock takes to be read.
     assert result["skew"] < 0.5
     assert all(arrived == kept + cut for arrived, kept, cut in result["samples"])

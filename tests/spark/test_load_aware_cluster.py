@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.executors import Executors
 from tests.spark.helpers import put_rows
 
 
 @pytest.mark.cluster
-def test_it_learns_on_separate_executors_and_a_worker_that_dies_counts_once(tmp_path: Path) -> None:
+def test_it_learns_on_separate_executors_and_a_worker_that_dies_counts_once(
+    tmp_path: Path, executors: Executors
+) -> None:
     source = tmp_path / "in"
     source.mkdir()
     for i in range(6):
         put_rows(source, i * 1000, 1000)
-    command = [sys.executable, "-m", "tests.spark.load_aware_job", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads((tmp_path / "result.json").read_text())
+    result = executors.run("load_aware_job", tmp_path)
     assert result["executors"] == 2
     assert result["died"]
     assert result["workers"] >= 3  # the one that died left no rows; another took its place

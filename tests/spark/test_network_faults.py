@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from streamshed.network import Network
 from streamshed.spark.orders import batch_clock
 from streamshed.spark.orders.planned_data import clock, whole
 from streamshed.spark.watch.clock_skew import ClockSkew
+from tests.spark.executors import Executors
 from tests.spark.helpers import fill, ids, run_all, stream
 from tests.spark.test_network_budget import ROWS, guarded, run
 from tests.spark.test_network_expired import assert_balanced
@@ -24,12 +22,11 @@ HOUR = 3_600_000  # milliseconds
 
 
 @pytest.mark.cluster
-def test_rows_are_kept_or_counted_when_an_executor_is_lost(tmp_path: Path) -> None:
+def test_rows_are_kept_or_counted_when_an_executor_is_lost(
+    tmp_path: Path, speculating_executors: Executors
+) -> None:
     """A fused and a stateful query, tasks that run twice by speculation, a budget, and rows that are too old."""
-    command = [sys.executable, "-m", "tests.spark.network_faults_job", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads((tmp_path / "result.json").read_text())
+    result = speculating_executors.run("network_faults_job", tmp_path)
     assert result["skew"] < 0.5
     assert set(result["by_query"]) == {"out", "counts"}
     for part in result["by_query"].values():

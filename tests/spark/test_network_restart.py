@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.spark import network_job
+from tests.spark.executors import Executors
 from tests.spark.helpers import put_rows
 
 FILES, ROWS = 5, 400
-
-
-def run(folder: Path, keep: float, die_at: int = -1, master: str = "local[2]") -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.spark.network_job", str(folder), str(keep), str(die_at), master]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    if die_at >= 0:
-        assert done.returncode != 0
-        return {}
-    assert done.returncode == 0, done.stderr[-3000:]
-    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return result
 
 
 @pytest.fixture
@@ -35,11 +27,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.cluster
-def test_after_a_kill_nothing_kept_is_lost_or_doubled_and_the_books_balance(folder: Path) -> None:
-    run(folder, keep=0.6, die_at=2)
+@pytest.mark.spark
+def test_after_a_kill_nothing_kept_is_lost_or_doubled_and_the_books_balance(
+    spark: SparkSession, folder: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.spark.network_job", str(folder), "0.6", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
     # The second run wants another plan; the batch that runs again must have that of its first run.
-    result = run(folder, keep=0.2)
+    result = network_job.main(spark, folder, keep=0.2)
     outputs: dict[int, list[set[int]]] = {}
     for file in sorted((folder / "out").iterdir(), key=lambda f: f.stat().st_mtime):
         outputs.setdefault(int(file.name.split(".")[0]), []).append(set(json.loads(file.read_text())))
@@ -62,8 +58,8 @@ def test_after_a_kill_nothing_kept_is_lost_or_doubled_and_the_books_balance(fold
 
 
 @pytest.mark.cluster
-def test_separate_executors_carry_out_the_plan(folder: Path) -> None:
-    result = run(folder, keep=0.5, master="local-cluster[2,1,1024]")
+def test_separate_executors_carry_out_the_plan(folder: Path, executors: Executors) -> None:
+    result = executors.run("network_job", folder, 0.5)
     assert result["executors"] == 2
     ids = result["all"]
     assert len(ids) == len(set(ids))

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from streamshed.lab.bench.kafka import Broker
+from tests.spark.executors import Executors
 from tests.spark.helpers import wait_for
 from tests.spark.kafka.helpers import topic
 
 pytestmark = pytest.mark.cluster
 
 
-def test_a_bound_changes_in_a_running_batch_on_separate_executors(broker: Broker, tmp_path: Path) -> None:
+def test_a_bound_changes_in_a_running_batch_on_separate_executors(
+    broker: Broker, tmp_path: Path, executors: Executors
+) -> None:
     into, out = topic(broker, partitions=2), topic(broker)
-    job = subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.kafka.executors_job", str(tmp_path), broker.address, into, out],
-        stdout=(tmp_path / "out.txt").open("w"),
-        stderr=subprocess.STDOUT,
-    )
+    executors.start("kafka.executors_job", tmp_path, broker.address, into, out)
     collected: list[tuple[int, int]] = []
     consumer = broker.consumer(out)
     producer = broker.producer()
@@ -47,22 +44,19 @@ def test_a_bound_changes_in_a_running_batch_on_separate_executors(broker: Broker
         newest = max(there, default=since)
         return len(there) < sum(place == partition and since <= n <= newest for n, place in sent.items())
 
+    def runs() -> None:
+        assert not executors.ended(tmp_path)
+
     try:
         # Five JVMs start here; beside other work on two cores that alone has taken two minutes.
-        wait_for(lambda: (alive(job, tmp_path), (tmp_path / "started").exists())[1], seconds=400)
-        wait_for(lambda: (send(2), alive(job, tmp_path), len(collected) > 20)[2], seconds=200)
+        wait_for(lambda: (runs(), (tmp_path / "started").exists())[1], seconds=400)
+        wait_for(lambda: (send(2), runs(), len(collected) > 20)[2], seconds=200)
         before = next(serials)
         (tmp_path / "tighten").touch()
-        wait_for(lambda: (send(50), alive(job, tmp_path), (tmp_path / "tightened").exists())[2])
-        assert json.loads((tmp_path / "tightened").read_text())["executors"] == 2
-        wait_for(lambda: (send(400), alive(job, tmp_path), shed_on(0, before) and shed_on(1, before))[2])
+        wait_for(lambda: (send(50), runs(), (tmp_path / "tightened").exists())[2])
+        wait_for(lambda: (send(400), runs(), shed_on(0, before) and shed_on(1, before))[2])
     finally:
         (tmp_path / "end").touch()
         consumer.close()
-        job.wait(60)
-
-
-def alive(job: subprocess.Popen[bytes], folder: Path) -> None:
-    problem = folder / "problem"
-    assert job.poll() is None, (folder / "out.txt").read_text()[-3000:]
-    assert not problem.exists(), problem.read_text()
+    wait_for(lambda: executors.ended(tmp_path))
+    assert json.loads((tmp_path / "result.json").read_text()) == {"executors": 2}
