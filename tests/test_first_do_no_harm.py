@@ -107,6 +107,12 @@ def test_a_short_burst_of_ten_times_is_not_late(name: str) -> None:
     assert play(name).late() <= 0.01
 
 
+@pytest.mark.parametrize("name", ["2x through a network", "3x through a network, for 20 s"])
+def test_a_batch_that_is_planned_late_has_the_time_that_its_own_rows_leave(name: str) -> None:
+    # It began before the one in front of it was reported, and finds the budget that was made of that report.
+    assert play(name).late() <= 0.01
+
+
 @pytest.mark.parametrize("name", ["restart with ten minutes of backlog", "the same, expired rows dropped"])
 def test_a_restart_with_a_backlog_is_inside_the_bound_after_two_batches(name: str) -> None:
     outcome = play(name)

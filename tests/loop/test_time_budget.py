@@ -73,6 +73,36 @@ def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
     assert lengths[-1] >= 0.2 * BOUND, "something must be kept, or nothing is learned"
 
 
+def test_a_batch_that_has_begun_and_waits_for_its_budget_has_what_its_own_rows_leave() -> None:
+    planned, waiting = Watched(), Watched()
+    for each in (planned, waiting):
+        each.batch(7.0, 200)
+    long = {"rows": 3000, "gap": 1.0, "at": 12.0}
+    assert planned.batch(8.0, next_planned=True, **long).length > BOUND / 3
+    assert waiting.batch(8.0, next_planned=False, **long).length <= BOUND - 4.0
+    # Once it runs, a budget is for the one behind it, whose rows have waited for as long as it takes.
+    assert waiting.look(12.0, 1.3).length == planned.look(12.0, 1.3).length
+
+
+def test_drops_that_come_too_late_for_a_batch_that_has_begun_leave_it_rows_to_read() -> None:
+    budgets = []
+    for keep in (0.3, 1.0):
+        watched = Watched()
+        burst = Sample(
+            at=9.0, started=7.0, arrived=20_000, kept=1500, cut=18_500, gap=1.0, waited=1.0, tasks=2, cores=2,
+            tail=0.1, keep_next=keep, next_planned=False,
+        )  # fmt: skip
+        budgets.append(watched.see(burst, 1.7, share=0.3).budget)
+    assert budgets[0] > budgets[1]
+
+
+def test_rows_of_the_running_batch_tell_how_many_the_next_has_to_read() -> None:
+    untold, told = Watched(), Watched()
+    for watched in (untold, told):
+        watched.batch(7.0, 200)
+    assert told.look(8.0, 3.0, rows=20_000).budget < untold.look(8.0, 3.0).budget
+
+
 def test_behind_one_that_was_cut_a_batch_is_expected_to_be_over_soon_after_its_own_budget() -> None:
     unknown, known, late = Watched(), Watched(), Watched()
     for each in (unknown, known, late):
