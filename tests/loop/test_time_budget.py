@@ -37,6 +37,7 @@ class Watched:
     def see(self, sample: Sample, budget: float | None = None, share: float = 1.0) -> Allowance:
         if sample.finished:
             self.cost.observe(sample.duration, sample.arrived, sample.kept, cut=sample.cut > 0, tail=sample.tail)
+            self.budget.learn(sample, sample, budget)
         self.budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=budget, share=share)
         return self.budget.allowance()
 
@@ -55,6 +56,7 @@ def test_rows_may_have_waited_behind_a_slow_first_batch() -> None:
     # Its report comes before the next batch has begun; whether anything waits is not known yet.
     budget = TimeBudget(BOUND, AffineCost())
     first = Sample(at=3.0, started=0.0, arrived=500, kept=500, tail=0.1, tasks=2, cores=2, next_started=False)
+    budget.learn(first, first, 4.0)
     budget.observe(first, first, response=KeepResponse(), shedding=False, budget=4.0)
     assert budget.allowance().length <= BOUND - 3.0
     # Nothing follows for a while: so nothing waits.
@@ -201,6 +203,7 @@ def test_a_budget_is_never_silly(batches: list[tuple[float, int, float, float]])
             tail=took / 3, tasks=3,
         )  # fmt: skip
         cost.observe(took, rows, kept, cut=sample.cut > 0)
+        budget.learn(sample, sample, 1.0)
         budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=1.0)
         found = budget.allowance()
         assert 0 <= found.budget <= found.length

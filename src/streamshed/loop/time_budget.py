@@ -63,7 +63,7 @@ class TimeBudget:
     the interval B − W, less a margin, and less what comes behind the drop. W is what the running interval is
     expected to take, and no less than it has been running already. A long interval makes the next one's rows
     wait, so it may take no more than leaves time for what usually arrives meanwhile: (B − c₀)/(1 + ρ) for a load
-    ρ, which is all of B for rows that come now and then, and B/2 at full load.
+    ρ, which is all of B for rows that come now and then, and B/2 at full load or in a burst.
 
     A slow interval is no overload. As many rows as usually arrive in W seconds pass whatever the clock says
     (`grace`), so that a pause costs time and no rows; unless the job would not be back by itself soon, or the
@@ -76,6 +76,7 @@ class TimeBudget:
         self._cost = cost
         self._tails = TailTime()
         self._tells = False
+        self._mostly_behind = False
         self._slip = 0.0
         self._heads: deque[float] = deque(maxlen=_HEADS)
         self._before = 0.0
@@ -148,7 +149,6 @@ class TimeBudget:
         self._seen += 1
         self._tasks = sample.tasks or self._tasks  # not every interval tells
         self._one_by_one = max(0.0, 1.0 - sample.cores / self._tasks) if sample.cores else 0.0
-        self._learn_behind(sample, told, budget)
         if sample.arrived > 0:
             self._a_row = told.arrived / sample.arrived
         if sample.gap > 0:
@@ -174,9 +174,16 @@ class TimeBudget:
             return math.inf
         return _BURST * self._usual * max(gap, LOOK_AFTER * self.latency)
 
-    def _learn_behind(self, sample: Sample, told: Sample, budget: float | None) -> None:
-        """What came after the budget was over."""
+    @property
+    def slow_behind(self) -> bool:
+        """Whether rows pass the drop sooner than what comes behind it can take them: then no budget holds them."""
+        return self._tails.grows and self._mostly_behind
+
+    def learn(self, sample: Sample, told: Sample, budget: float | None) -> None:
+        """Learn from a finished interval, which had this budget, how its time was split."""
         tail = sample.tail
+        if tail > 0:
+            self._mostly_behind = tail > _MOSTLY * sample.duration
         cut_at = budget if sample.cut > 0 else None
         self._tells = self._tells or tail > 0
         if not self._tells and cut_at is not None:
@@ -238,7 +245,7 @@ class TimeBudget:
             behind = min(self._tails.predict(0.0) + _RESERVE * self.latency, _TAIL * allowed)
             return self._unless_in_vain(Allowance(allowed - behind, self._least_grace(), allowed))
         fixed = self._cost.predict(0.0, 0.0)
-        usual = _MORE * min(1.0, self._usual * self._usual_work)
+        usual = _MORE * min(1.0, max(self._usual * self._usual_work, self._work(self._newest)))
         most = max(usable / 2.0, (usable - fixed - _RESERVE * self.latency) / (1.0 + usual))
         allowed = min(most, left, usable - self._interval)
         rows = _MORE * self._usual * wait if self._calm else 0.0
@@ -258,7 +265,7 @@ class TimeBudget:
     def _unless_in_vain(self, allowance: Allowance) -> Allowance:
         """If what comes behind the drop in any case is too long already, to cut is in vain."""
         tail = self._tails.least
-        if not self._tells or tail <= longest(self.latency, self._interval):
+        if not self._tells or self._tails.grows or tail <= longest(self.latency, self._interval):
             return allowance
         return Allowance(tail + self.latency, _FIRST_GRACE, tail + self.latency)
 
