@@ -63,7 +63,7 @@ class TimeBudget:
     the interval B − W, less a margin, and less what comes behind the drop. W is what the running interval is
     expected to take, and no less than it has been running already. A long interval makes the next one's rows
     wait, so it may take no more than leaves time for what usually arrives meanwhile: (B − c₀)/(1 + ρ) for a load
-    ρ, which is all of B for rows that come now and then, and B/2 at full load or in a burst.
+    ρ, which is all of B for rows that come now and then, and B/2 at full load.
 
     A slow interval is no overload. As many rows as usually arrive in W seconds pass whatever the clock says
     (`grace`), so that a pause costs time and no rows; unless the job would not be back by itself soon, or the
@@ -245,7 +245,7 @@ class TimeBudget:
             behind = min(self._tails.predict(0.0) + _RESERVE * self.latency, _TAIL * allowed)
             return self._unless_in_vain(Allowance(allowed - behind, self._least_grace(), allowed))
         fixed = self._cost.predict(0.0, 0.0)
-        usual = _MORE * min(1.0, max(self._usual * self._usual_work, self._work(self._newest)))
+        usual = _MORE * min(1.0, self._usual * self._usual_work)
         most = max(usable / 2.0, (usable - fixed - _RESERVE * self.latency) / (1.0 + usual))
         allowed = min(most, left, usable - self._interval)
         rows = _MORE * self._usual * wait if self._calm else 0.0
