@@ -196,7 +196,8 @@ class TimeBudget:
             if sample.duration >= _TELLING * self.latency:
                 self._before = 1.0 - sample.tail / sample.duration
         if sample.tail > 0 and cut_at is not None and cut_at >= LOOK_AFTER * self.latency:
-            missed = sample.duration - sample.tail - cut_at - self._reading_of(told.cut)
+            read = min(self._foreseen, self._reading_of(told.cut))
+            missed = sample.duration - sample.tail - cut_at - read
             self._slip += _SLIP * (min(max(0.0, missed), _STEP * self.latency) - self._slip)
 
     def _expect(self, sample: Sample, share_next: float) -> None:
