@@ -104,6 +104,8 @@ class Sample:
     """The keep fraction that the interval after this one started with, or would start with now."""
     next_started: bool = True
     """Whether that one has started; if not, a plan made now is for it, else for the one behind it."""
+    next_planned: bool = True
+    """Whether that one, if it has started, has its time budget; if not, that of a plan made now is for it."""
     version: int = 0
     """The version of the plan that was in force."""
     finished: bool = True

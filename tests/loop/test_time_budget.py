@@ -37,6 +37,7 @@ class Watched:
     def see(self, sample: Sample, budget: float | None = None, share: float = 1.0) -> Allowance:
         if sample.finished:
             self.cost.observe(sample.duration, sample.arrived, sample.kept, cut=sample.cut > 0, tail=sample.tail)
+            self.budget.learn(sample, sample, budget)
         self.budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=budget, share=share)
         return self.budget.allowance()
 
@@ -55,6 +56,7 @@ def test_rows_may_have_waited_behind_a_slow_first_batch() -> None:
     # Its report comes before the next batch has begun; whether anything waits is not known yet.
     budget = TimeBudget(BOUND, AffineCost())
     first = Sample(at=3.0, started=0.0, arrived=500, kept=500, tail=0.1, tasks=2, cores=2, next_started=False)
+    budget.learn(first, first, 4.0)
     budget.observe(first, first, response=KeepResponse(), shedding=False, budget=4.0)
     assert budget.allowance().length <= BOUND - 3.0
     # Nothing follows for a while: so nothing waits.
@@ -71,6 +73,36 @@ def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
     assert lengths == sorted(lengths, reverse=True)
     assert all(length + elapsed <= BOUND for length, elapsed in zip(lengths, (1.3, 2.0, 3.0, 4.0), strict=False))
     assert lengths[-1] >= 0.2 * BOUND, "something must be kept, or nothing is learned"
+
+
+def test_a_batch_that_has_begun_and_waits_for_its_budget_has_what_its_own_rows_leave() -> None:
+    planned, waiting = Watched(), Watched()
+    for each in (planned, waiting):
+        each.batch(7.0, 200)
+    long = {"rows": 3000, "gap": 1.0, "at": 12.0}
+    assert planned.batch(8.0, next_planned=True, **long).length > BOUND / 3
+    assert waiting.batch(8.0, next_planned=False, **long).length <= BOUND - 4.0
+    # Once it runs, a budget is for the one behind it, whose rows have waited for as long as it takes.
+    assert waiting.look(12.0, 1.3).length == planned.look(12.0, 1.3).length
+
+
+def test_drops_that_come_too_late_for_a_batch_that_has_begun_leave_it_rows_to_read() -> None:
+    budgets = []
+    for keep in (0.3, 1.0):
+        watched = Watched()
+        burst = Sample(
+            at=9.0, started=7.0, arrived=20_000, kept=1500, cut=18_500, gap=1.0, waited=1.0, tasks=2, cores=2,
+            tail=0.1, keep_next=keep, next_planned=False,
+        )  # fmt: skip
+        budgets.append(watched.see(burst, 1.7, share=0.3).budget)
+    assert budgets[0] > budgets[1]
+
+
+def test_rows_of_the_running_batch_tell_how_many_the_next_has_to_read() -> None:
+    untold, told = Watched(), Watched()
+    for watched in (untold, told):
+        watched.batch(7.0, 200)
+    assert told.look(8.0, 3.0, rows=20_000).budget < untold.look(8.0, 3.0).budget
 
 
 def test_behind_one_that_was_cut_a_batch_is_expected_to_be_over_soon_after_its_own_budget() -> None:
@@ -171,6 +203,7 @@ def test_a_budget_is_never_silly(batches: list[tuple[float, int, float, float]])
             tail=took / 3, tasks=3,
         )  # fmt: skip
         cost.observe(took, rows, kept, cut=sample.cut > 0)
+        budget.learn(sample, sample, 1.0)
         budget.observe(sample, sample, response=KeepResponse(), shedding=False, budget=1.0)
         found = budget.allowance()
         assert 0 <= found.budget <= found.length

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
+from streamshed.network import Builder
 from tests.spark.helpers import put_rows, stream, wait_for
 
 pytestmark = pytest.mark.spark
@@ -38,6 +39,35 @@ def test_a_look_at_a_running_batch_knows_the_rows_of_its_files(
             spark.conf.set("spark.sql.adaptive.enabled", before or "true")
         looks = {sample.arrived for sample in handle.samples if not sample.finished and sample.arrived}
         assert all(rows == pytest.approx(400, rel=0.05) for rows in looks), looks
+
+
+@pytest.mark.complains
+def test_a_look_at_a_running_batch_of_a_network_knows_them_too(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    network = (
+        Builder("given").source("s", "id LONG", rate=1).filter("all", "s", "id >= 0").output("out", "all").build()
+    )
+
+    def given() -> int:
+        return max((sample.arrived for sample in list(running.samples) if not sample.finished), default=0)
+
+    def sink(rows: DataFrame, batch: int) -> None:
+        if rows.count() > 200:
+            wait_for(lambda: given() > 200)  # and so the batch runs until it was looked at
+
+    rows = stream(spark, source).select("id")
+    state = str(tmp_path / "s")
+    with ss.run(
+        spark, network, sources={"s": rows}, sinks={"out": sink}, latency=2.0, mode="dry-run", state=state
+    ) as running:
+        arrived = 0
+        # The first batch reads its rows once more, to see how values are spread; the next three are rehearsals.
+        for count in (20, 100, 20, 20, 400):
+            put_rows(source, 20_000 + arrived, count)
+            arrived += count
+            wait_for(lambda all_of_them=arrived: running.report().arrived == all_of_them)  # type: ignore[misc]
+        assert given() == pytest.approx(400, rel=0.05)
 
 
 def test_that_nothing_waits_behind_the_first_batch_is_told(

@@ -121,3 +121,31 @@ def test_traces_are_what_they_are(name: str) -> None:
     assert len(counts(name)) == 240
     assert np.mean(counts(name)) == pytest.approx(1.0)
     assert np.mean([rate(name, 500.0)(t + 0.5) for t in range(240)]) == pytest.approx(500.0)
+
+
+def test_a_batch_that_is_planned_late_finds_the_budget_of_the_report_before_it() -> None:
+    class Told:
+        """Plans by how many batches were reported."""
+
+        latency = 4.0
+        plan = Plan(budget=3.0)
+
+        def __init__(self) -> None:
+            self.seen: list[Sample] = []
+
+        def observe(self, sample: Sample) -> Plan:
+            if sample.finished:
+                self.seen.append(sample)
+                self.plan = Plan(budget=3.0 - len(self.seen), version=len(self.seen))
+            return self.plan
+
+    cut = {}
+    for planning in (0.0, 0.5):
+        shedder = Told()
+        engine = Engine(shedder, Job(planning=planning), Arrivals(lambda t: 3000.0, 5.0, before=0.5))
+        second = engine.run(5.0)[1]
+        cut[planning] = second.cut
+        assert shedder.seen[0].next_started
+        assert shedder.seen[0].next_planned == (planning == 0.0)
+        assert second.version == 0, "drops go by when it began"
+    assert cut[0.0] < cut[0.5]

@@ -232,7 +232,10 @@ class Controller:
         self._loads[sample.query].observe(
             sample, enforced=self.limits.mode is not Mode.DRY_RUN, budget=self._budget_at(sample.started)
         )
-        return self._decide(sample.at, anew=sample.finished and not self.policy.steady)
+        # Who has begun and waits for its budget is given that of this plan.
+        waits = sample.finished and sample.next_started and not sample.next_planned
+        since = sample.at + (0.0 if waits else _REPORTED)
+        return self._decide(sample.at, anew=sample.finished and not self.policy.steady, since=since)
 
     def forget(self, query: str, at: float) -> Plan:
         """A query has ended: what it needed no longer counts."""
@@ -240,8 +243,11 @@ class Controller:
             self._decide(at)
         return self._plan
 
-    def _decide(self, at: float, *, anew: bool = False) -> Plan:
-        """`anew`: have the policy asked though the share is the same."""
+    def _decide(self, at: float, *, anew: bool = False, since: float | None = None) -> Plan:
+        """`anew`: have the policy asked though the share is the same.
+
+        `since`: who begins later has the plan's budget.
+        """
         found = {name: load.overload() for name, load in self._loads.items()}
         overloads = {name: each for name, each in found.items() if each is not None and not each.in_vain}
         if self.limits.mode is Mode.OFF or not overloads:
@@ -253,7 +259,7 @@ class Controller:
             plan = self._shed(worst, overloads[worst], at, anew=anew)
         self._plan = self._arbiter.settle(plan, self._allowance(), self._plan, self._latency)
         if self._plan.budget != self._budgets[-1][1]:
-            self._budgets.append((at + _REPORTED, self._plan.budget))
+            self._budgets.append((at + _REPORTED if since is None else since, self._plan.budget))
         if not self._plan.wanted:
             self._aimed = 0.0
         return self._plan

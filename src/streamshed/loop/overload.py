@@ -36,6 +36,8 @@ class Thresholds:
     """… and intervals were cut, or longer than this …"""
     confirm: int = 3
     """… so many times in a row."""
+    slow: int = 2
+    """… or so many, where a budget does not hold what comes behind the drop."""
     growing: float = 1.3
     """Without a budget, one that is longer than this is enough."""
     leave: float = 0.85
@@ -88,8 +90,13 @@ class OverloadDetector:
         """Arrivals, rows a second. Too few is a mistake that the budget makes up for, too many is not."""
         return self._last if self._last < _FALLEN * self._arrivals.value else self._arrivals.value
 
-    def observe(self, sample: Sample, *, budget: float | None = None) -> Overload | None:
-        """Take a finished interval in, which had this budget; answer how much fits if an overload lasts."""
+    def observe(
+        self, sample: Sample, *, budget: float | None = None, slow_behind: bool = False
+    ) -> Overload | None:
+        """Take a finished interval in, which had this budget; answer how much fits if an overload lasts.
+
+        `slow_behind`: rows pass the drop sooner than what comes behind it can take them, so no budget holds them.
+        """
         arrived = sample.arrived + (sample.backlog - self._backlog if sample.gap > 0 else 0.0)
         self._arrivals.observe(max(0.0, arrived), sample.gap)
         if sample.gap > 0:
@@ -101,7 +108,7 @@ class OverloadDetector:
         if found is None or found.allowed <= 0:
             self.shedding = False
             return None
-        self._decide(sample, found, budget)
+        self._decide(sample, found, budget, slow_behind)
         if not self.shedding:
             self._share = 1.0
             return None
@@ -109,7 +116,7 @@ class OverloadDetector:
         if self._share < 1.0 and 1 / _JUMP < share / max(self._share, 1e-9) < _JUMP:
             share = self._share * math.exp(_SMOOTH * math.log(share / self._share))
         self._share = share
-        share = min(1.0, share * self._fill(sample, found))
+        share = min(1.0, share * self._fill(sample, found, slow_behind))
         return Overload(
             found.arriving,
             share * found.arriving,
@@ -119,25 +126,28 @@ class OverloadDetector:
             untouched=self._response.untouched,
         )
 
-    def _fill(self, sample: Sample, found: Overload) -> float:
+    def _fill(self, sample: Sample, found: Overload, slow_behind: bool) -> float:
         """How many times that share to keep of fewer rows, so that an interval is as long as it may be.
 
         What fits is the share of rows that come in the time of a full interval. Behind a shorter one there are
         fewer of them, and with the same share of these the next would be short as well, and the ones after it.
+        Behind a longer one there are more, of which the budget takes what is too much, if it can.
         """
         if self._backlog > 0 or sample.interval > 0:
             return 1.0  # how many rows there are is not a matter of time alone
-        waited = self._next_wait(sample, found)
-        if not 0 < waited < found.allowed:
+        waited = self._next_wait(sample)
+        if waited >= found.allowed:
+            return found.allowed / waited if slow_behind else 1.0
+        if waited <= 0:
             return 1.0
         return float(min(_MOST_FILL, math.pow(found.allowed / waited, _FILL)))
 
-    def _next_wait(self, sample: Sample, found: Overload) -> float:
+    def _next_wait(self, sample: Sample) -> float:
         """Seconds in which the rows come that a plan made now is for."""
         if not sample.next_started:
             return sample.duration
         running = self.rate * sample.duration
-        return min(found.allowed, self._cost.predict(running, running * self._response.share(sample.keep_next)))
+        return self._cost.predict(running, running * self._response.share(sample.keep_next))
 
     def _proven(self, sample: Sample, found: Overload) -> float:
         """The share that fits by what the last interval did: costs that are only estimated cannot say less."""
@@ -160,7 +170,7 @@ class OverloadDetector:
         fitting = self._cost.fitting(arriving, max(0.0, allowed))
         return Overload(arriving, fitting, self.rate, predicted, allowed, untouched=self._response.untouched)
 
-    def _decide(self, sample: Sample, found: Overload, budget: float | None) -> None:
+    def _decide(self, sample: Sample, found: Overload, budget: float | None, slow_behind: bool) -> None:
         limits = self._thresholds
         if self.shedding:
             self._confirmed = self._confirmed + 1 if found.predicted <= limits.leave * found.allowed else 0
@@ -168,13 +178,13 @@ class OverloadDetector:
                 self.shedding, self._confirmed = False, 0
             return
         seen = sample.cut > 0 or sample.duration > limits.long * found.allowed
-        # What an interval costs whatever is in it cannot be thinned.
-        room = self._cost.predict(0.0, 0.0) < limits.enter * found.allowed
+        # What an interval costs whatever is in it cannot be thinned; a fit to long ones alone does not tell it.
+        room = slow_behind or self._cost.predict(0.0, 0.0) < limits.enter * found.allowed
         over = seen and room and found.predicted > limits.enter * found.allowed
         self._confirmed = self._confirmed + 1 if over else 0
         # Where nothing cuts intervals short, each is longer than the one before by the factor of overload.
         growing = over and budget is None and sample.duration > limits.growing * found.allowed
-        if growing or self._confirmed >= limits.confirm:
+        if growing or self._confirmed >= (limits.slow if slow_behind else limits.confirm):
             self.shedding, self._confirmed = True, 0
 
     def remember(self) -> dict[str, Any]:

@@ -56,7 +56,8 @@ class QueryLoad:
             self.cost.observe(told.duration, told.arrived, told.kept, cut=cut_short, tail=told.tail)
         in_vain = self._in_vain.why(told, budget)
         if told.finished:
-            self._overload = self._detector.observe(told, budget=budget)
+            self._budget.learn(sample, told, budget)
+            self._overload = self._detector.observe(told, budget=budget, slow_behind=self._budget.slow_behind)
             self._see(told)
         share = 1.0 if self._overload is None or self._overload.in_vain else self._overload.share
         self._budget.observe(

@@ -11,6 +11,7 @@ from typing import Any
 
 _EACH = 7  # intervals of a size that are remembered
 _LONG_AGO = 300  # intervals after which a size that did not come again is forgotten
+_FAR = 2.0  # times the rows: then two intervals tell what is owed to them
 _BEYOND = 1.5  # times the most rows that were seen to pass: nobody knows what is further on
 
 
@@ -61,6 +62,23 @@ class TailTime:
     def least(self) -> float:
         """What it takes whatever is in it, at most: nobody was quicker; 0 while nothing is known."""
         return min((tail for pairs in self._sizes.values() for _, tail in pairs), default=0.0)
+
+    @property
+    def grows(self) -> bool:
+        """Whether it is owed to rows more than not: who had far more of them took far longer.
+
+        >>> slow, fixed = TailTime(), TailTime()
+        >>> for kept, tail, always in ((1000, 4.4, 2.3), (2800, 10.1, 2.6)):
+        ...     slow.observe(tail, kept)
+        ...     fixed.observe(always, kept)
+        >>> slow.grows, fixed.grows
+        (True, False)
+        """
+        pairs = [pair for pairs in self._sizes.values() for pair in pairs]
+        if not pairs:
+            return False
+        (fewest, shortest), (most, longest) = min(pairs), max(pairs)
+        return most >= _FAR * fewest and longest / shortest > math.sqrt(most / fewest)
 
     def _points(self) -> list[tuple[float, float]]:
         """Rows and seconds, from the smallest size to the largest."""

@@ -76,6 +76,7 @@ class TimeBudget:
         self._cost = cost
         self._tails = TailTime()
         self._tells = False
+        self._mostly_behind = False
         self._slip = 0.0
         self._heads: deque[float] = deque(maxlen=_HEADS)
         self._before = 0.0
@@ -89,6 +90,8 @@ class TimeBudget:
         self._one_by_one = 0.0
         self._interval = 0.0
         self._wait = 0.0
+        self._then: float | None = None
+        self._a_row = 1.0
         self._held_back = 0.0
         self._idles = False  # as long as nobody knows: rows may be waiting behind a slow first interval
         self._calm = True
@@ -112,7 +115,9 @@ class TimeBudget:
 
         `share`: of the work, what the plan leaves that will be made now.
         """
-        self._thinned_to = share
+        # Drops come to those who begin after they are published; a budget also to who has begun and waits for it.
+        planned = sample.next_started and sample.next_planned
+        self._thinned_to = share if planned else max(share, response.share(sample.keep_next))
         self._untouched = max(0.0, response.untouched)
         self._interval = sample.interval
         if not sample.finished and not sample.next_started:
@@ -130,9 +135,11 @@ class TimeBudget:
             known = self._last is not None and self._last.cut > 0
             if budget is not None and known and sample.duration < budget + self._after:
                 wait = min(wait, budget + self._after)
+            if self._then is not None:
+                # That one was waited for; from now on it is the one behind it.
+                self._wait, self._then = self._then, None
             self._wait = max(self._wait, wait)
-            if self._last is not None:
-                self._calm = self._calm and sample.arrived <= self._as_usual(sample.started - self._last.started)
+            self._count_running(sample)
             return
         # From the end of the first late one on: that one may have been held up for however long.
         self._late_since = min(self._late_since, sample.at) if sample.latency > self.latency else math.inf
@@ -142,16 +149,24 @@ class TimeBudget:
         self._seen += 1
         self._tasks = sample.tasks or self._tasks  # not every interval tells
         self._one_by_one = max(0.0, 1.0 - sample.cores / self._tasks) if sample.cores else 0.0
-        self._learn_behind(sample, told, budget)
+        if sample.arrived > 0:
+            self._a_row = told.arrived / sample.arrived
         if sample.gap > 0:
             self._newest = told.arrived / sample.gap
             self._rate = self._mean(self._rate, told.arrived, sample.gap)
-            self._usual_work = self._work(told.arrived / max(1, sample.arrived)) if sample.arrived else 0.0
+            self._usual_work = self._work(self._a_row) if sample.arrived else 0.0
             fits = sample.duration <= _AT_EASE * longest(self.latency, sample.interval)
             if undisturbed and fits:
                 self._usual = self._mean(self._usual, sample.arrived, sample.gap)
         self._held_back = sample.backlog / (sample.arrived / sample.gap) if sample.arrived and sample.gap else 0.0
         self._expect(sample, response.share(sample.keep_next))
+
+    def _count_running(self, sample: Sample) -> None:
+        """See how many rows the running interval was given, if the source tells: no other is newer."""
+        gap = 0.0 if self._last is None else sample.started - self._last.started
+        self._calm = self._calm and sample.arrived <= self._as_usual(gap)
+        if sample.arrived > 0 and gap > 0:
+            self._newest = self._a_row * sample.arrived / gap
 
     def _as_usual(self, gap: float) -> float:
         """Rows of so many seconds, at most, if they are no burst; of a first interval nobody knows how many."""
@@ -159,9 +174,16 @@ class TimeBudget:
             return math.inf
         return _BURST * self._usual * max(gap, LOOK_AFTER * self.latency)
 
-    def _learn_behind(self, sample: Sample, told: Sample, budget: float | None) -> None:
-        """What came after the budget was over."""
+    @property
+    def slow_behind(self) -> bool:
+        """Whether rows pass the drop sooner than what comes behind it can take them: then no budget holds them."""
+        return self._tails.grows and self._mostly_behind
+
+    def learn(self, sample: Sample, told: Sample, budget: float | None) -> None:
+        """Learn from a finished interval, which had this budget, how its time was split."""
         tail = sample.tail
+        if tail > 0:
+            self._mostly_behind = tail > _MOSTLY * sample.duration
         cut_at = budget if sample.cut > 0 else None
         self._tells = self._tells or tail > 0
         if not self._tells and cut_at is not None:
@@ -174,7 +196,8 @@ class TimeBudget:
             if sample.duration >= _TELLING * self.latency:
                 self._before = 1.0 - sample.tail / sample.duration
         if sample.tail > 0 and cut_at is not None and cut_at >= LOOK_AFTER * self.latency:
-            missed = sample.duration - sample.tail - cut_at - self._foreseen
+            read = min(self._foreseen, self._reading_of(told.cut))
+            missed = sample.duration - sample.tail - cut_at - read
             self._slip += _SLIP * (min(max(0.0, missed), _STEP * self.latency) - self._slip)
 
     def _expect(self, sample: Sample, share_next: float) -> None:
@@ -182,18 +205,23 @@ class TimeBudget:
         last, self._last = self._last, sample
         if last is not None and not last.next_started:
             self._idles = sample.started - last.at > _IDLE
-        if sample.next_started and self._cost.ready:
-            arriving = self._rate * max(sample.interval, sample.duration)
-            running = self._cost.predict(arriving, arriving * share_next)
-            # If it is longer than expected, it is looked at.
-            self._wait = max(min(running, 0.5 * self.latency), LOOK_AFTER * self.latency)
-        elif sample.next_started:
-            self._wait = min(sample.duration, 0.5 * self.latency)
-        elif not self._idles:
-            self._wait = sample.duration
+        running = self._length_of_next(sample, share_next)
+        self._then = None
+        if sample.next_started and sample.next_planned:
+            self._wait = running
+        elif sample.next_started or not self._idles:
+            self._wait, self._then = sample.duration, running
         else:
             # Had rows been waiting, there would be a next one. But a short one may come between.
             self._wait = 0.5 * LOOK_AFTER * self.latency
+
+    def _length_of_next(self, sample: Sample, share: float) -> float:
+        """How long the interval behind this one is expected to take; if it takes longer, it is looked at."""
+        if not self._cost.ready:
+            return min(sample.duration, 0.5 * self.latency)
+        arriving = self._rate * max(sample.interval, sample.duration)
+        expected = self._cost.predict(arriving, arriving * share)
+        return max(min(expected, 0.5 * self.latency), LOOK_AFTER * self.latency)
 
     def _mean(self, before: float, rows: float, gap: float) -> float:
         weight = -math.expm1(-gap / (_USUALLY * self.latency)) if before else 1.0
@@ -203,9 +231,10 @@ class TimeBudget:
         """Seconds that rows take, if all are kept."""
         return self._cost.predict(rows, rows) - self._cost.predict(0.0, 0.0)
 
-    def _reading(self, rows: float) -> float:
-        """Seconds that rows take which are dropped."""
-        return self._cost.predict(rows, 0.0) - self._cost.predict(0.0, 0.0)
+    def _reading_of(self, rows: float) -> float:
+        """Seconds that rows take which come when the time is used up: all but the protected ones are dropped."""
+        read = self._cost.predict(rows, 0.0) - self._cost.predict(0.0, 0.0)
+        return read + self._work(self._untouched * rows)
 
     def allowance(self) -> Allowance:
         """For the next interval."""
@@ -237,7 +266,7 @@ class TimeBudget:
     def _unless_in_vain(self, allowance: Allowance) -> Allowance:
         """If what comes behind the drop in any case is too long already, to cut is in vain."""
         tail = self._tails.least
-        if not self._tells or tail <= longest(self.latency, self._interval):
+        if not self._tells or self._tails.grows or tail <= longest(self.latency, self._interval):
             return allowance
         return Allowance(tail + self.latency, _FIRST_GRACE, tail + self.latency)
 
@@ -258,8 +287,7 @@ class TimeBudget:
         passing = self._cost.predict(many, self._thinned_to * many) - self._cost.predict(0.0, 0.0)
         read = left * many / passing if passing > 0 else math.inf
         dropped = max(0.0, max(self._rate, self._newest) * wait - read)
-        reading = self._reading(dropped) + self._work(self._untouched * dropped)
-        self._foreseen = min(reading, _TAIL / 2 * allowed)
+        self._foreseen = min(self._reading_of(dropped), _TAIL / 2 * allowed)
         self._after = self._tails.predict(fitting) + self._foreseen + self._slip
         return min(self._after, _TAIL * allowed)
 

@@ -26,7 +26,7 @@ BENCHES = {
     "sharing": "20 outputs behind one shared parse: one network against 20 queries",
     "compiled": "what a network with nothing to shed costs, against the same written by hand",
     "parse": "a drop before the parse against the same drop after it",
-    "control": "the controller in 56 worlds of virtual time: against a clairvoyant, Spark's PID, a gradient limit",
+    "control": "the controller in 58 worlds of virtual time: against a clairvoyant, Spark's PID, a gradient limit",
     "road-map": "building the road map for 50, 500 and 5,000 boxes, and looking up in it",
     "fair-decision": "one decision of fair shedding, for 1,000 and 10,000 queries with up to 100,000 batches",
     "simulator": "rows per second of the 47-box network in virtual time, against SimPy",

@@ -13,6 +13,7 @@ from streamshed.lab.worlds.world import World
 CAPACITY = 950.0
 """Rows a second of the usual job, about, in batches of a few seconds."""
 _JOB = Job(noise=0.1)
+_NETWORK = replace(_JOB, fixed=0.6, per_arrived=1e-4, tasks=20, planning=0.3)
 _CHEAP = Job(per_kept=1e-5, per_arrived=2e-6)
 _COLD = (3.0, 20.0)
 
@@ -169,6 +170,11 @@ OVERLOADED = (
         replace(_JOB, pauses=pauses(1.0, 30.0, 15.0, 8), tells_backlog=True),
     ),
     World("2x, a long list of files", 6.0, step(0.3, 2.0, 20.0), 150.0, replace(_JOB, listing=0.3)),
+    World("2x through a network", 6.0, step(0.3, 2.0, 20.0), 150.0, _NETWORK),
+    World(
+        "3x through a network, for 20 s", 6.0, step(0.3, 3.0, 20.0, 40.0), 60.0,
+        replace(_NETWORK, tells_backlog=True),
+    ),
     World("requests at 1.5", 6.0, trace("requests", 1.5 * CAPACITY), 230.0, _JOB),
     World("edits at 0.8", 6.0, trace("edits", 0.8 * CAPACITY), 230.0, _JOB),
     World("tweets at 0.7", 6.0, trace("tweets", 0.7 * CAPACITY), 230.0, replace(_JOB, tells_backlog=True)),

@@ -109,9 +109,14 @@ class Engine:
                 now = self._plan_at(pending.at + REPORT)
                 self._tell(replace(pending, keep_next=now.keep, next_started=False), pending.at + REPORT)
                 pending = None
-            plan = self._plan_at(start)
+            plan, planned = self._plan_at(start), start + job.planning
+            if pending is not None and max(start, pending.at) + REPORT <= planned:
+                reported = max(start, pending.at) + REPORT
+                self._tell(replace(pending, keep_next=plan.keep, next_planned=False), reported)
+                pending = None
+            timed = self._plan_at(planned)
             old = self._expired(taken, rows, start) if plan.mode is Mode.ENFORCE else 0.0
-            ran = job.run(start, rows, order_of(plan), old, idle_since=last_end)
+            ran = job.run(start, rows, order_of(plan, timed), old, idle_since=last_end)
             whole = round(taken + rows) - round(taken)
             expired, cut = min(whole, round(ran.expired)), round(ran.cut)
             thinned = round(rows - ran.kept - ran.cut - ran.expired)
@@ -206,6 +211,9 @@ class Engine:
             yield (batch, *batch.latencies(self.arrivals))
 
 
-def order_of(plan: Plan) -> Order:
-    """What a plan has a batch do; a rate limiter's plan says how many rows may pass."""
-    return Order(plan.keep, plan.budget, plan.grace, getattr(plan, "most", None))
+def order_of(plan: Plan, timed: Plan) -> Order:
+    """What a batch does that begins under one plan and is given the time of another.
+
+    A rate limiter's plan says how many rows may pass.
+    """
+    return Order(plan.keep, timed.budget, timed.grace, getattr(plan, "most", None))

@@ -80,6 +80,8 @@ class Job:
     """Trigger interval."""
     listing: float = 0.0
     """A batch first looks so long what there is, and is then given its time."""
+    planning: float = 0.0
+    """So long after that it is planned, and is given its time budget."""
     most: int | None = None
     """Rows that a batch takes at most (maxOffsetsPerTrigger, maxFilesPerTrigger)."""
     tells_backlog: bool = False

@@ -64,6 +64,7 @@ class FusedQuery(NetworkQuery):
         self._ranges = {on: min(1, slot.size - 1) for on, slot in self.slots.slots.items()}
         self._rehearses = False
         self._rehearsed: set[int] = set()
+        self._limited = -1
         self._took = 0.0
         self._readers: dict[str, PlanReader] = {}
         self._session: SparkSession | None = None
@@ -129,7 +130,7 @@ class FusedQuery(NetworkQuery):
         with self._ours("the plan of a batch could not be looked up, and all of its rows are kept"):
             batch_time = self._batch_time(number)
             span = span if batch_time is None else self.control.history.at(batch_time)
-        self._limit(batch_time)
+        self._limit(batch_time, number)
         lost: dict[str, Loss] = {}
         stages: list[_Stage] = []
         kept: list[DataFrame] = []
@@ -169,9 +170,10 @@ class FusedQuery(NetworkQuery):
                     each._jdf.queryExecution().logical().rdd().unpersist(False)
         self._took = time.monotonic() - begun
 
-    def _limit(self, batch_time: int | None) -> None:
+    def _limit(self, batch_time: int | None, number: int) -> None:
         """Set the deadline of the batch that begins, and how old its rows may be; no row is, if nobody knows."""
         self._hidden = {}
+        self._limited = number
         with self._ours("the time budget of a batch could not be set"):
             limits, stride = self.runtime.limits()
             if limits.budget is not None:
@@ -205,6 +207,9 @@ class FusedQuery(NetworkQuery):
     @property
     def _several(self) -> bool:
         return len(self.layout.sources) > 1
+
+    def _has_its_budget(self, number: int) -> bool:
+        return self._limited >= number
 
     def _is_rehearsal(self, number: int) -> bool:
         return number in self._rehearsed

@@ -365,8 +365,9 @@ class NetworkQuery:
         self.runtime.finished(self, told)
 
     def looked_at(self, sample: Sample) -> None:
-        """A batch has been running for long."""
-        self.runtime.running(self, self._sample(sample, BatchCounts(), {}, {}, thinned=sample.keep < 1.0))
+        """A batch has been running for long; what its source gave it is all that is known of its rows."""
+        told = replace(sample, query=self.name, rehearsal=self._is_rehearsal(sample.batch))
+        self.runtime.running(self, told)
 
     def _sample(
         self,
@@ -404,8 +405,13 @@ class NetworkQuery:
             cut=lost,
             expired=expired,
             flows=flows,
+            next_planned=seen.next_planned and self._has_its_budget(seen.batch + 1),
             rehearsal=self._is_rehearsal(seen.batch),
         )
+
+    def _has_its_budget(self, number: int) -> bool:
+        """Whether a batch that is planned was given its time budget: with its plan, if that is the only one."""
+        return True
 
     def _is_rehearsal(self, number: int) -> bool:
         """Whether plans were run for the first time in this batch, to be ready."""

@@ -172,6 +172,7 @@ class QueryWatch:
         following = self._batches.get(progress.batch + 1)
         next_time = int(time.time() * 1000) if following is None else following[1]
         next_started = following is not None or self._has_its_time(progress.batch, batch_time)
+        next_planned = following is not None or (next_started and self._is_planned(progress.batch + 1))
         for stream in self.streams:
             span, after = stream.span_at(batch_time), stream.span_at(next_time)
             sample = self._samples[stream.serial].finished(
@@ -182,6 +183,7 @@ class QueryWatch:
                 progress.oldest.get(stream.serial),
                 backlog=self._backlog(stream, progress),
                 next_started=next_started,
+                next_planned=next_planned,
                 tail=0.0 if stages is None else max(0.001, ended - stages.ended),
                 tasks=0 if stages is None else stages.tasks,
                 cores=self._cores,
@@ -232,6 +234,11 @@ class QueryWatch:
         return bool(
             int(context.batchId()) > number and int(context.offsetSeqMetadata().batchTimestampMs()) != batch_time
         )
+
+    def _is_planned(self, number: int) -> bool:
+        """Whether a batch has its plan, and in it its time budget: Spark first writes down what is in it."""
+        execution = self._execution.lastExecution()
+        return execution is not None and int(execution.currentBatchId()) >= number
 
     def look(self, now: float) -> None:
         """If a batch has been running for long, tell; the longer it runs, the rarer."""
