@@ -113,6 +113,14 @@ class Native:
         there = self.invoke(holder, "getPlain", kind)
         return F.coalesce(there, F.when(self.invoke(holder, "getAndSet", kind, fresh).isNull(), there))
 
+    def created(self, source: str, references: list[Any]) -> Any:
+        """An object of a Java class that is compiled here, in the driver; `source` as for `compiled`."""
+        code = getattr(self.jvm, f"{_CODEGEN}.CodeAndComment")(source, self._empty_map())
+        handed = self._gateway.new_array(self.jvm.java.lang.Object, len(references))
+        for place, reference in enumerate(references):
+            handed[place] = reference
+        return getattr(self.jvm, f"{_CODEGEN}.CodeGenerator").compile(code)._1().generate(handed)
+
     def _empty_map(self) -> Any:
         return getattr(getattr(self.jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
 

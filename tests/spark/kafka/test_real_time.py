@@ -78,7 +78,15 @@ def test_settings_change_inside_a_running_batch(spark: SparkSession, broker: Bro
         assert len(send(300_000)) == rows
         assert query.lastProgress is None  # all of it in the first batch
         wait_for(lambda: handle.live().arrived >= 4 * rows)
-        assert handle.live().kept == 3 * rows + len(passed) + handle.live().arrived - 4 * rows
+        live = handle.live()
+        assert live.kept == 3 * rows + len(passed) + live.arrived - 4 * rows
+        by_rung = live.by_class[0].shed  # in dry-run: would have been
+        assert sum(by_rung) == live.shed + live.would_shed
+        assert 0 < live.would_shed <= rows
+        assert live.ages.rows == live.kept
+        assert live.ages.percentile(50) == pytest.approx(old, rel=0.1)
+        assert (handle.report().arrived, sum(handle.by_class["others"].shed)) == (0, 0)
+    wait_for(lambda: handle.live().arrived == 0)  # no batch runs
     handle.close()
 
 
