@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import statistics
 import tempfile
 import time
 import uuid
@@ -217,7 +218,8 @@ def _steady(rate: float, second: float) -> float:
 def capacity(spark: SparkSession, broker: Kafka, say: Callable[[str], None], *, guess: float = 3000.0) -> float:
     """Rows per second that the plain job can do, warm: sent as much too much as makes it busy all the time.
 
-    The JVM compiles for a minute or so: turns go on until the best of them is two turns old.
+    The JVM compiles for a minute or so: turns go on until the best of them is two turns old, and the middle one of
+    the last three counts.
     """
     rates: list[float] = []
     while len(rates) < _MOST_TURNS and not _settled(rates):
@@ -226,7 +228,7 @@ def capacity(spark: SparkSession, broker: Kafka, say: Callable[[str], None], *, 
         played = play(spark, broker, partial(_steady, 2.5 * guess), spell, stays=0.0)
         guess = max(100.0, played.delivered(spell / 2, spell) / (spell / 2))
         rates.append(guess)
-    return max(rates)
+    return statistics.median(rates[-1 - _AFTER_BEST :])
 
 
 def _settled(rates: Sequence[float]) -> bool:

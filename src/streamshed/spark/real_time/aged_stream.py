@@ -26,7 +26,6 @@ from streamshed.spark.watch.session_monitor import SessionMonitor
 
 log = logging.getLogger("streamshed")
 
-_TRIGGER = "RealTimeTrigger"
 _FOREVER = 1e9  # seconds
 _PAGES = 8  # batches whose books are kept apart: those that Spark may not have committed are among them
 _OTHER_TRIGGER = (
@@ -148,10 +147,9 @@ class AgedStream(Handle):
     def attach(self, query: QueryWatch, position: int) -> None:
         """A query that reads this stream starts."""
         with self._locked():
-            trigger = str(query._execution.trigger().toString())
-            if not trigger.startswith(_TRIGGER):
+            if not query.real_time:
                 self._others.add(query.run_id)
-                log.warning(_OTHER_TRIGGER, self.name, query.name, trigger)
+                log.warning(_OTHER_TRIGGER, self.name, query.name, query.trigger)
             refused = refused_in(self._spark._jvm, query._execution.analyzedPlan())
             if refused is not None:
                 log.warning(
