@@ -43,6 +43,7 @@ with Broker() as broker:
         kept.select("key", score.alias("value"))
         .writeStream.format("kafka")
         .options(**broker.sink("scored"))
+        .option("kafka.linger.ms", "5")  # or each row is a request of its own to the broker
         .option("checkpointLocation", tempfile.mkdtemp())
         .outputMode("update")
         .trigger(realTime="45 seconds")

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamshed.errors import InvalidArgument
+from streamshed.lab.bench import bench, realtime
 from streamshed.lab.bench.kafka_play import Play
 from streamshed.lab.bench.ladder import optimum
 from streamshed.lab.bench.realtime_picture import p99_over_time
@@ -34,6 +36,23 @@ def test_what_is_delivered_counts_when_it_comes_and_what_is_missing_when_it_was_
     assert play().lost_share(0, 0.0, 10.0) == 1 / 5
     assert play().lost_share(1, 0.0, 10.0) == 2 / 5
     assert p99_over_time(play())[0][1] == 10.0
+
+
+def test_a_bound_is_in_force_when_most_rows_come_out_within_it() -> None:
+    sent = np.arange(0.0, 10.0, 0.01)
+    latencies = np.where(sent < 5.3, 150.0, 30.0)
+    played = Play(sent, np.zeros(1000, dtype=int), np.arange(1000), latencies)
+    assert realtime.in_force_after(played, 5.0, 0.05) == pytest.approx(0.5)  # the last old ones come at 5.44 s
+    assert realtime.in_force_after(played, 5.0, 0.02) is None
+    assert realtime.in_force_after(played, 8.0, 0.05) == pytest.approx(0.1)
+
+
+def test_parts_of_a_run_are_named_and_a_picture_needs_a_folder() -> None:
+    assert callable(bench("realtime", parts=["idle", "8"]))
+    with pytest.raises(InvalidArgument, match=r"no such part(.|\n)*idle, 2, 4, 8, burst, cold, picture"):
+        bench("realtime", parts=["16"])
+    with pytest.raises(InvalidArgument, match="a picture needs a folder"):
+        bench("realtime", parts=["picture"])(print)
 
 
 def test_the_optimum_is_the_dearest_rows_first() -> None:

@@ -91,7 +91,10 @@ def bench(
     rounds: Annotated[int, typer.Option(min=1, help="latency, fair: how often.")] = 1,
     part: Annotated[
         list[str] | None,
-        typer.Option(help="overhead: light, stateless, columnar or sic alone; may be given several times."),
+        typer.Option(
+            help="overhead: light, stateless, columnar or sic alone; realtime: idle, 2, 4, 8, burst, cold or "
+            "picture; may be given several times."
+        ),
     ] = None,
 ) -> None:
     """Measure Streamshed on this machine. Each result is a ratio within one run, or a latency."""

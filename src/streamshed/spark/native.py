@@ -99,17 +99,19 @@ class Native:
         there = self.invoke(holder, "getPlain", kind)
         return F.coalesce(there, F.when(self.invoke(holder, "getAndSet", kind, fresh).isNull(), there))
 
-    def asked(self, source: str, references: list[Any], kind: str) -> Column:
-        """An object of a Java class that is compiled here, for calls that the optimizer makes as it plans a batch.
-
-        Such a call has to be deterministic, and of what the optimizer knows. `source` as for `compiled`.
-        """
-        compiler = getattr(self.jvm, f"{_CODEGEN}.CodeGenerator")
-        compiled = compiler.compile(self._code(source))._1()
+    def created(self, source: str, references: list[Any]) -> Any:
+        """An object of a Java class that is compiled here, in the driver; `source` as for `compiled`."""
+        compiled = getattr(self.jvm, f"{_CODEGEN}.CodeGenerator").compile(self._code(source))._1()
         # All such classes have one name, and py4j remembers by its name which method belongs to a class.
         methods = self.jvm.org.apache.commons.lang3.reflect.MethodUtils
-        handed = self._objects([self._objects(references)])
-        return self.literal(methods.invokeMethod(compiled, "generate", handed), kind)
+        return methods.invokeMethod(compiled, "generate", self._objects([self._objects(references)]))
+
+    def asked(self, source: str, references: list[Any], kind: str) -> Column:
+        """Such an object as a literal, for calls that the optimizer makes as it plans a batch.
+
+        They have to be deterministic, and of what the optimizer knows.
+        """
+        return self.literal(self.created(source, references), kind)
 
     def _code(self, source: str) -> Any:
         nothing = getattr(getattr(self.jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()

@@ -5,6 +5,7 @@ Nothing waits for an overload of this machine: rows that are old are sent with a
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -78,7 +79,15 @@ def test_settings_change_inside_a_running_batch(spark: SparkSession, broker: Bro
         assert len(send(300_000)) == rows
         assert query.lastProgress is None  # all of it in the first batch
         wait_for(lambda: handle.live().arrived >= 4 * rows)
-        assert handle.live().kept == 3 * rows + len(passed) + handle.live().arrived - 4 * rows
+        live = handle.live()
+        assert live.kept == 3 * rows + len(passed) + live.arrived - 4 * rows
+        by_rung = live.by_class[0].shed  # in dry-run: would have been
+        assert sum(by_rung) == live.shed + live.would_shed
+        assert 0 < live.would_shed <= rows
+        assert live.ages.rows == live.kept
+        assert live.ages.percentile(50) == pytest.approx(old, rel=0.1)
+        assert (handle.report().arrived, sum(handle.by_class["others"].shed)) == (0, 0)
+    wait_for(lambda: handle.live().arrived == 0)  # no batch runs
     handle.close()
 
 
@@ -96,7 +105,7 @@ def wait_for_looks(broker: Broker, into: str, out: str, query: object) -> None:
 
 @pytest.mark.complains  # of clocks that disagree
 def test_classes_go_in_order_and_what_has_no_age_or_one_from_the_future_stays(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     into, out = topic(broker), topic(broker)
     events = numbers(read(spark, broker, into)).withColumn(
@@ -125,4 +134,7 @@ def test_classes_go_in_order_and_what_has_no_age_or_one_from_the_future_stays(
     assert sum(sum(c.shed) for c in counts.values()) == report.shed
     assert handle.undated == sum(n % 7 == 0 for n in range(2 * rows))
     assert report.misdated == rows - sum(n % 7 == 0 for n in range(rows, 2 * rows))
+    told = re.search(r"([\d,]+) rows came from the future, by up to [\d.]+ s, and were kept", caplog.text)
+    assert told is not None
+    assert told[1] == f"{report.misdated:,}"
     handle.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from pyspark.sql import functions as F
 import streamshed as ss
 from streamshed.lab.bench.kafka import Broker
 from streamshed.spark.real_time.refusals import check_real_time
-from tests.spark.helpers import stream
-from tests.spark.kafka.helpers import numbers, put_numbers, read, running, topic, wait_for_numbers
+from tests.spark.helpers import stream, wait_for
+from tests.spark.kafka.helpers import numbers, numbers_in, put_numbers, read, running, topic, wait_for_numbers
 
 pytestmark = pytest.mark.spark
 
@@ -97,3 +98,27 @@ def test_another_trigger_gets_a_warning_and_all_of_its_rows(
     assert sorted(found) == list(range(5000))
     assert "all of its rows are kept" in caplog.text
     ss.handle("other").close()
+
+
+@pytest.mark.complains
+def test_a_stream_that_is_shed_for_micro_batches_keeps_all_rows_in_real_time_mode(
+    spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its batches have a time budget, which a batch of real-time mode has used up after a moment."""
+    into, out = topic(broker), topic(broker)
+    kept = ss.shed(numbers(read(spark, broker, into)), "400 ms", floor=0.0, name="micro")
+    with (
+        caplog.at_level(logging.WARNING),
+        running(kept.select("value"), broker, out, tmp_path, batch="6 seconds") as query,
+    ):
+        put_numbers(broker, into, 0, 10)
+        wait_for_numbers(broker, out, 9, query)
+        time.sleep(1.0)
+        rows = 20_000
+        put_numbers(broker, into, 10, rows)
+        wait_for(lambda: ss.handle("micro").report().arrived == 10 + rows)  # the batch is over
+        put_numbers(broker, into, 10 + rows, rows)
+        wait_for(lambda: ss.handle("micro").report().arrived == 10 + 2 * rows)
+    assert sorted(numbers_in(broker, out)) == list(range(10 + 2 * rows))
+    assert "shed for micro-batches: all of its rows are kept" in caplog.text
+    ss.handle("micro").close()

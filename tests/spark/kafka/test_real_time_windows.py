@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def one_shuffle_partition(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.complains  # no row of a batch is young
 @pytest.mark.usefixtures("one_shuffle_partition")
 def test_the_counts_of_windows_add_up_to_what_was_kept(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     into, out = topic(broker), topic(broker)
     kept = ss.shed(numbers(read(spark, broker, into)), "200 ms", trigger="real-time", name="windows")
@@ -51,4 +52,6 @@ def test_the_counts_of_windows_add_up_to_what_was_kept(
         newest[place] = max(newest.get(place, 0), row["count"])
     assert 0 < report.shed < report.arrived
     assert sum(newest.values()) == report.kept
+    # A constant offset between two clocks looks the same.
+    assert re.search(r"no row of the batch was younger than \d+(\.\d+)? s at the drop: do the clocks", caplog.text)
     handle.close()

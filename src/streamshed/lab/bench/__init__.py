@@ -45,7 +45,7 @@ _VIRTUAL = {
 _PICTURED = ("network", "realtime")
 _BOUNDED = ("latency",)
 _REPEATED = ("latency", "fair")
-_PARTED = ("overhead",)
+_PARTED = ("overhead", "realtime")
 _TABLED = ("control",)
 
 
@@ -92,11 +92,10 @@ def bench(
         run = import_module(f"streamshed.lab.experiments.{_VIRTUAL[name]}").run
         return lambda say: run(lambda done, total, what: say(f"{what} ({done} of {total})")) | {"bench": name}
     run = import_module(f"streamshed.lab.bench.{name.replace('-', '_')}").run
-    if parts:
-        return partial(run, parts=tuple(parts))
     if name in _REPEATED:
         return partial(run, rounds=rounds, **({"bounds": tuple(bounds)} if bounds else {}))
-    return run if out is None else partial(run, out=out)
+    chosen: dict[str, Any] = {"parts": tuple(parts)} if parts else {}
+    return partial(run, **chosen) if out is None else partial(run, out=out, **chosen)
 
 
 def tables(name: str) -> Callable[..., list[Any]] | None:

@@ -3,7 +3,8 @@
 From Kafka to Kafka with real work for every row; plain real-time mode and the age ladder take turns in the same
 run, on the same arrivals. Half the capacity: what the ladder costs, and that it sheds nothing then. A burst of ten
 times the capacity for two seconds: when shedding ends. Cold: four times the capacity from the first second on, on
-a fresh Spark.
+a fresh Spark with executors of its own; and, when those are warm, how long it takes until a tighter bound is in
+force there. `--part` runs one of these alone; each run begins with the capacity.
 """
 
 from __future__ import annotations
@@ -11,104 +12,193 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
 
 import streamshed as ss
+from streamshed.errors import InvalidArgument
 from streamshed.lab.bench.kafka import Broker, Kafka
 from streamshed.lab.bench.kafka_play import Play, capacity, play, session
 from streamshed.lab.bench.play import Say
 from streamshed.lab.bench.realtime_picture import draw_burst
+from streamshed.spark.real_time.ladder_shedder import LadderShedder
 
+FACTORS = ("2", "4", "8")
+"""Times the capacity."""
+PARTS = ("idle", *FACTORS, "burst", "cold", "picture")
 LEAD_IN = 5.0  # seconds of a load that fits
-COLD_SECONDS = 20.0
+SETTLED = 1.0  # seconds of the load that is measured, before goodput counts
+IDLE = 0.5  # of the capacity
+BURST, BURST_BEGINS, BURST_ENDS, BURST_PLAY = 10.0, 10.0, 12.0, 25.0  # times the capacity; seconds
+COLD, COLD_SECONDS = 4.0, 20.0
+TIGHT_BOUND, TIGHT_SECONDS = (
+    0.05,
+    4.0,
+)  # seconds: the bound that comes in force after a cold start, and for how long
+_SPAN = 0.1  # seconds whose rows are looked at together
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Where jobs are played, and what the plain one can do there."""
+
+    spark: SparkSession
+    broker: Kafka
+    able: float
+    """Rows per second."""
+    bound: float
+    seconds: float
+    say: Say
+
+    def shed(self, events: DataFrame) -> DataFrame:
+        return ss.shed(events, self.bound, trigger="real-time")
+
+    def both(self, factor: float, rate: Callable[[float], float], stays: float) -> tuple[Play, Play]:
+        """The plain job, and the one with a ladder."""
+        length = LEAD_IN + self.seconds
+        self.say(f"{factor:g} times the capacity for {length:.0f} s: plain")
+        plain = play(self.spark, self.broker, rate, length, stays=stays)
+        self.say(f"{factor:g} times the capacity for {length:.0f} s: with an age ladder")
+        return plain, play(self.spark, self.broker, rate, length, self.shed, stays=stays)
+
+    def goodput(self, plain: Play, ours: Play) -> float:
+        span = LEAD_IN + SETTLED, LEAD_IN + self.seconds
+        return round(ours.delivered(*span) / max(1, plain.delivered(*span)), 3)
 
 
 def run(
     say: Say,
     bound: float = 0.2,
     seconds: float = 60.0,
-    factors: tuple[float, ...] = (2.0, 4.0, 8.0),
+    parts: Sequence[str] = (),
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """With `out`: also a picture of both modes under the same burst."""
+    """With `out`: also a picture of both modes under the same burst. No `parts`: all."""
+    if out is None and "picture" in parts:
+        raise InvalidArgument("a picture needs a folder", got="--part picture", hint="add --out FOLDER")
+    wanted = parts or PARTS
     spark = session("bench realtime")
-
-    def shed(events: DataFrame) -> DataFrame:
-        return ss.shed(events, bound, trigger="real-time")
-
-    def both(
-        factor: float, rate: Callable[[float], float], length: float, stays: float = 3.0
-    ) -> tuple[Play, Play]:
-        say(f"{factor:g} times the capacity for {length:.0f} s: plain")
-        plain = play(spark, broker, rate, length, stays=stays)
-        say(f"{factor:g} times the capacity for {length:.0f} s: with an age ladder")
-        return plain, play(spark, broker, rate, length, shed, stays=stays)
-
+    told: dict[str, Any] = {"bench": "realtime", "bound_ms": round(bound * 1000)}
     with Broker() as broker:
-        able = capacity(spark, broker, say)
-        calm_plain, calm = both(0.5, lambda _: 0.5 * able, LEAD_IN + seconds)
-        loads: dict[str, tuple[Play, Play]] = {}
-        for factor in factors:
-            loads[f"{factor:g}"] = both(factor, partial(after_lead_in, able, factor), LEAD_IN + seconds, 0.0)
-        say("ten times the capacity for two seconds")
-        burst = play(spark, broker, lambda s: (10.0 if 10.0 <= s < 12.0 else 0.5) * able, 25.0, shed)
-        if out is not None:
-            draw_burst(spark, broker, able, bound, out, say)
-        cold = {kind: _cold(broker, kind, 4.0 * able, bound, say) for kind in ("plain", "shed")}
-    missing = burst.missing()
-    settled, end = LEAD_IN + 1.0, LEAD_IN + seconds
-    return {
-        "bench": "realtime",
-        "bound_ms": round(bound * 1000),
-        "p99_ms": {name: round(ours.latency(99, LEAD_IN), 1) for name, (_, ours) in loads.items()},
-        "worst_ms": {name: round(ours.latency(100, LEAD_IN), 1) for name, (_, ours) in loads.items()},
-        "plain_p99_ms": {name: round(plain.latency(99, LEAD_IN), 1) for name, (plain, _) in loads.items()},
-        "goodput_ratio": {
-            name: round(ours.delivered(settled, end) / max(1, plain.delivered(settled, end)), 3)
-            for name, (plain, ours) in loads.items()
-        },
-        "idle_p99_ratio": round(calm.latency(99, LEAD_IN) / calm_plain.latency(99, LEAD_IN), 3),
-        "shed_when_idle": len(calm.missing(LEAD_IN)),
-        "idle_p99_ms": round(calm.latency(99, LEAD_IN), 1),
-        "idle_rows_ratio": round(calm.delivered(settled, end) / max(1, calm_plain.delivered(settled, end)), 3),
-        "p50_ms": {name: round(ours.latency(50, LEAD_IN), 1) for name, (_, ours) in loads.items()},
-        "burst_shed": len(missing),
-        "burst_over_s": round(float(missing.max()) - 12.0, 2) if len(missing) else None,
-        "burst_worst_ms": round(burst.latency(100), 1),
-        "cold_ratio": round(cold["shed"] / max(1, cold["plain"]), 3),
-        "cold_rows": cold,
-        "able_rows_per_s": round(able),
-        "seconds": seconds,
-    }
+        stage = _Stage(spark, broker, capacity(spark, broker, say), bound, seconds, say)
+        if factors := [factor for factor in FACTORS if factor in wanted]:
+            told |= _overload(stage, factors)
+        if "idle" in wanted:
+            told |= _idle(stage)
+        if "burst" in wanted:
+            told |= _burst(stage)
+        if out is not None and "picture" in wanted:
+            draw_burst(spark, broker, stage.able, bound, out, say)
+        if "cold" in wanted:
+            told |= _cold(stage)
+    return told | {"able_rows_per_s": round(stage.able), "seconds": seconds}
 
 
 def after_lead_in(able: float, factor: float, second: float) -> float:
     return (factor if second >= LEAD_IN else 0.4) * able
 
 
-def _cold(broker: Broker, kind: str, rate: float, bound: float, say: Say) -> int:
-    """Rows that a fresh Spark delivers in its first seconds at four times the capacity."""
-    say(f"four times the capacity from the first second on, on a fresh Spark: {kind}")
-    command = [sys.executable, "-m", "streamshed.lab.bench.realtime", broker.address, kind, str(rate), str(bound)]
+def _overload(stage: _Stage, factors: Sequence[str]) -> dict[str, Any]:
+    plays: dict[str, tuple[Play, Play]] = {}
+    for factor in factors:
+        plays[factor] = stage.both(float(factor), partial(after_lead_in, stage.able, float(factor)), 0.0)
+    ours = {factor: play for factor, (_, play) in plays.items()}
+    return {
+        "p99_ms": {factor: round(play.latency(99, LEAD_IN), 1) for factor, play in ours.items()},
+        "worst_ms": {factor: round(play.latency(100, LEAD_IN), 1) for factor, play in ours.items()},
+        "plain_p99_ms": {factor: round(plain.latency(99, LEAD_IN), 1) for factor, (plain, _) in plays.items()},
+        "goodput_ratio": {factor: stage.goodput(*both) for factor, both in plays.items()},
+        "p50_ms": {factor: round(play.latency(50, LEAD_IN), 1) for factor, play in ours.items()},
+    }
+
+
+def _idle(stage: _Stage) -> dict[str, Any]:
+    plain, ours = stage.both(IDLE, lambda _: IDLE * stage.able, 3.0)
+    return {
+        "idle_p99_ratio": round(ours.latency(99, LEAD_IN) / plain.latency(99, LEAD_IN), 3),
+        "shed_when_idle": len(ours.missing(LEAD_IN)),
+        "idle_p99_ms": round(ours.latency(99, LEAD_IN), 1),
+        "idle_rows_ratio": stage.goodput(plain, ours),
+    }
+
+
+def _burst(stage: _Stage) -> dict[str, Any]:
+    stage.say(f"{BURST:g} times the capacity for {BURST_ENDS - BURST_BEGINS:g} s")
+
+    def rate(second: float) -> float:
+        return (BURST if BURST_BEGINS <= second < BURST_ENDS else IDLE) * stage.able
+
+    ours = play(stage.spark, stage.broker, rate, BURST_PLAY, stage.shed)
+    missing = ours.missing()
+    return {
+        "burst_shed": len(missing),
+        "burst_over_s": round(float(missing.max()) - BURST_ENDS, 2) if len(missing) else None,
+        "burst_worst_ms": round(ours.latency(100), 1),
+    }
+
+
+def _cold(stage: _Stage) -> dict[str, Any]:
+    told = {kind: _fresh_spark(stage, kind) for kind in ("plain", "shed")}
+    rows = {kind: told[kind]["delivered"] for kind in told}
+    return {
+        "cold_ratio": round(rows["shed"] / max(1, rows["plain"]), 3),
+        "cold_rows": rows,
+        "control_s": told["shed"]["control_s"],
+    }
+
+
+def _fresh_spark(stage: _Stage, kind: str) -> dict[str, Any]:
+    stage.say(f"{COLD:g} times the capacity from the first second on, on a fresh Spark: {kind}")
+    arguments = [stage.broker.address, kind, str(COLD * stage.able), str(stage.bound)]
+    command = [sys.executable, "-m", "streamshed.lab.bench.realtime", *arguments]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     if told.returncode != 0:
         raise RuntimeError(told.stderr[-2000:])
-    return int(json.loads(told.stdout.splitlines()[-1])["delivered"])
+    return dict(json.loads(told.stdout.splitlines()[-1]))
 
 
-def _fresh(address: str, kind: str, rate: float, bound: float) -> dict[str, int]:
-    broker = Kafka(address)
+def _play_cold(address: str, kind: str, rate: float, bound: float) -> dict[str, Any]:
+    """Rows that come out in the first seconds, and after which time a tighter bound is in force then."""
     spark = session("bench realtime cold", "local-cluster[2,1,1024]", **{"spark.driver.memory": "512m"})
-    shed = None if kind == "plain" else lambda events: ss.shed(events, bound, trigger="real-time")
-    played = play(spark, broker, lambda _: rate, COLD_SECONDS, shed, stays=0.0)
-    return {"delivered": played.delivered(0.0, COLD_SECONDS)}
+    handles: list[LadderShedder] = []
+
+    def shed(events: DataFrame) -> DataFrame:
+        kept = ss.shed(events, bound, trigger="real-time")
+        handle = ss.handle(kept)
+        assert isinstance(handle, LadderShedder)
+        handles.append(handle)
+        return kept
+
+    def tightened(second: float) -> float:
+        for handle in handles:
+            if second >= COLD_SECONDS and handle.latency != TIGHT_BOUND:
+                handle.latency = TIGHT_BOUND
+        return rate
+
+    length = COLD_SECONDS + TIGHT_SECONDS
+    played = play(spark, Kafka(address), tightened, length, None if kind == "plain" else shed, stays=0.0)
+    return {
+        "delivered": played.delivered(0.0, COLD_SECONDS),
+        "control_s": in_force_after(played, COLD_SECONDS, TIGHT_BOUND) if handles else None,
+    }
+
+
+def in_force_after(played: Play, changed: float, bound: float) -> float | None:
+    """Seconds from a change until most rows come out within a bound; None: they never do."""
+    out = played.sent[played.came] + played.latencies / 1000.0
+    for begin in np.arange(changed, played.sent.max(), _SPAN):
+        ages = played.latencies[(out >= begin) & (out < begin + _SPAN)]
+        if len(ages) and np.median(ages) <= bound * 1000.0:
+            return round(float(begin + _SPAN - changed), 2)
+    return None
 
 
 if __name__ == "__main__":
     address, kind, rate, bound = sys.argv[1:]
-    print(json.dumps(_fresh(address, kind, float(rate), float(bound))))
+    print(json.dumps(_play_cold(address, kind, float(rate), float(bound))))

@@ -38,6 +38,10 @@ from streamshed.spark.watch.session_monitor import SessionMonitor
 log = logging.getLogger("streamshed")
 
 _SAVE_EVERY = 60.0  # seconds: what a calm job's books may lose by a crash
+_REAL_TIME = (
+    "%s: query %s runs in real-time mode, but its stream is shed for micro-batches: all of its rows are kept, "
+    'unless a share is pinned. Call shed with trigger="real-time"'
+)
 
 
 class Shedder(PlannedHandle):
@@ -182,6 +186,8 @@ class Shedder(PlannedHandle):
                     self._controller.recall({query.id: saved["learned"]})
             self.ledger.open(query.id, query.name, query.committed)
             self._queries[query.id] = query
+            if query.real_time:
+                log.warning(_REAL_TIME, self.name, query.name)
             query.counted_by_spark = self._whole and query.reads_one_source
             self._control.count(self._marks_needed())
             self._stores[query.id] = (store, f"{stem}.json")
@@ -239,7 +245,7 @@ class Shedder(PlannedHandle):
             self._follow_file()
             if self._last_batches.keys() == self._queries.keys():
                 self._control.forget(list(self._last_batches.values()))
-            if sample.arrived > 0:
+            if sample.arrived > 0 and not query.real_time:
                 self._observe(query, sample)
             else:
                 self._adopt()
@@ -253,7 +259,8 @@ class Shedder(PlannedHandle):
 
     def running(self, query: QueryWatch, sample: Sample) -> None:
         with self._locked():
-            self._observe(query, sample)
+            if not query.real_time:
+                self._observe(query, sample)
 
     def renew(self, now: float) -> None:
         """Time passes: a plan in force must not end while its controller lives."""
@@ -279,7 +286,19 @@ class Shedder(PlannedHandle):
         self._adopt()
 
     def _wanted_plan(self) -> Plan | None:
+        if self._in_real_time():
+            return self._pinned or Plan(reason="a query runs in real-time mode", mode=self.mode, at=time.time())
         return self._pinned or (self._controller.plan if self._queries else None)
+
+    def _limit(self) -> None:
+        if self._in_real_time():
+            self._budget.open()
+        else:
+            super()._limit()
+
+    def _in_real_time(self) -> bool:
+        """Whether a query runs in real-time mode: its batches last for minutes, and have no bound to keep."""
+        return any(query.real_time for query in self._queries.values())
 
     def _idle(self) -> bool:
         return not self._queries

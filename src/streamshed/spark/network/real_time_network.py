@@ -61,19 +61,19 @@ class NetworkLadderBooks:
             },
             thinned=came != passed,
         )
-        return reduce(_both, counts.values())
+        return reduce(LadderCounts.plus, counts.values())
 
+    def running(self) -> LadderCounts:
+        """What the tasks that run have counted so far, if they are listened to."""
+        return reduce(LadderCounts.plus, (books.running() for books in self.by_source.values()))
 
-def _both(one: LadderCounts, other: LadderCounts) -> LadderCounts:
-    return LadderCounts(
-        tuple(a.plus(b) for a, b in zip(one.by_class, other.by_class, strict=True)),
-        one.kept + other.kept,
-        one.would_shed + other.would_shed,
-        one.undated + other.undated,
-        one.misdated + other.misdated,
-        max(one.ahead, other.ahead),
-        one.ages.plus(other.ages),
-    )
+    def listen(self) -> None:
+        for books in self.by_source.values():
+            books.listen()
+
+    def cease(self) -> None:
+        for books in self.by_source.values():
+            books.cease()
 
 
 class RealTimeNetwork(AgedStream):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -21,32 +20,18 @@ from streamshed.spark.orders.store import Store
 from streamshed.spark.real_time.executor_control import ExecutorControl
 from streamshed.spark.real_time.ladder_books import LadderCounts, RungCounts
 from streamshed.spark.real_time.ladder_rule import Ladder, table_of
-from streamshed.spark.real_time.live_counts import live_counts
 from streamshed.spark.real_time.refusals import refused_in
 from streamshed.spark.watch.query_watch import QueryWatch
 from streamshed.spark.watch.session_monitor import SessionMonitor
 
 log = logging.getLogger("streamshed")
 
-_TRIGGER = "RealTimeTrigger"
 _FOREVER = 1e9  # seconds
 _PAGES = 8  # batches whose books are kept apart: those that Spark may not have committed are among them
 _OTHER_TRIGGER = (
     "%s: query %s was started with %s, but its stream is shed for real-time mode: all of its rows are kept. "
     'Start it with .trigger(realTime="5 minutes"), or call shed without trigger="real-time"'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LiveCounts:
-    """What the batch that is running has done so far, as its tasks told with their last heartbeats."""
-
-    arrived: int = 0
-    kept: int = 0
-
-    @property
-    def shed(self) -> int:
-        return self.arrived - self.kept
 
 
 class Books(Protocol):
@@ -56,6 +41,9 @@ class Books(Protocol):
     """Of each class."""
 
     def take(self) -> LadderCounts: ...
+    def running(self) -> LadderCounts: ...
+    def listen(self) -> None: ...
+    def cease(self) -> None: ...
 
 
 class AgedStream(Handle):
@@ -109,14 +97,10 @@ class AgedStream(Handle):
         """Rows without an arrival time, which were kept. Of the batches that are over."""
         return self._undated
 
-    def live(self) -> LiveCounts:
-        """The batch that is running, as far as its tasks have told: see `spark.executor.heartbeatInterval`."""
-        total = LiveCounts()
-        for watch in list(self._queries.values()):
-            counts = _live(self._spark, watch, self.serial)
-            if counts is not None and counts.arrived > total.arrived:
-                total = counts
-        return total
+    def live(self) -> LadderCounts:
+        """The batch that is running, as its tasks told with their last heartbeats: `arrived`, `kept`, `shed`, by
+        class and rung, and `ages`, a histogram. See `spark.executor.heartbeatInterval`."""
+        return self._books.running()
 
     @setting
     def mode(self) -> Mode:
@@ -154,6 +138,7 @@ class AgedStream(Handle):
             if self._closed:
                 return
             self._closed = True
+            self._books.cease()
             self._enforce()
         SessionMonitor.of(self._spark).remove(self)
 
@@ -162,10 +147,9 @@ class AgedStream(Handle):
     def attach(self, query: QueryWatch, position: int) -> None:
         """A query that reads this stream starts."""
         with self._locked():
-            trigger = str(query._execution.trigger().toString())
-            if not trigger.startswith(_TRIGGER):
+            if not query.real_time:
                 self._others.add(query.run_id)
-                log.warning(_OTHER_TRIGGER, self.name, query.name, trigger)
+                log.warning(_OTHER_TRIGGER, self.name, query.name, query.trigger)
             refused = refused_in(self._spark._jvm, query._execution.analyzedPlan())
             if refused is not None:
                 log.warning(
@@ -179,6 +163,7 @@ class AgedStream(Handle):
             self._restore(query, store, file)
             self.ledger.open(query.id, query.name, query.committed)
             self._queries[query.id] = query
+            self._books.listen()
             self._stores[query.id] = (store, file)
             self._enforce()
 
@@ -190,6 +175,8 @@ class AgedStream(Handle):
             self._save(query.id)
             del self._queries[query.id]
             self._stores.pop(query.id, None)
+            if not self._queries:
+                self._books.cease()
             if not self._closed:
                 self._enforce()
 
@@ -303,11 +290,3 @@ class AgedStream(Handle):
             store.write(file, json.dumps({"pages": self._pages[query_id]}, separators=(",", ":")).encode())
         except Exception as error:
             self._grumble("the books could not be stored", error)
-
-
-def _live(spark: SparkSession, watch: QueryWatch, serial: int) -> LiveCounts | None:
-    execution = watch._execution.lastExecution()
-    if execution is None:
-        return None
-    counts = live_counts(spark, execution.executedPlan(), serial)
-    return None if counts is None else LiveCounts(counts.arrived, counts.kept)

@@ -56,6 +56,21 @@ class LadderCounts:
     def arrived(self) -> int:
         return sum(rungs.arrived for rungs in self.by_class)
 
+    @property
+    def shed(self) -> int:
+        return self.arrived - self.kept
+
+    def plus(self, other: LadderCounts) -> LadderCounts:
+        return LadderCounts(
+            tuple(one.plus(another) for one, another in zip(self.by_class, other.by_class, strict=True)),
+            self.kept + other.kept,
+            self.would_shed + other.would_shed,
+            self.undated + other.undated,
+            self.misdated + other.misdated,
+            max(self.ahead, other.ahead),
+            self.ages.plus(other.ages),
+        )
+
 
 class LadderBooks:
     """Counts the rows of one ladder, in its tasks and on the driver."""
@@ -71,6 +86,16 @@ class LadderBooks:
     def take(self) -> LadderCounts:
         """What was counted by the tasks that have ended since this was asked last."""
         return self._read(self._tasks.take())
+
+    def running(self) -> LadderCounts:
+        """What the tasks that run have counted so far, if they are listened to."""
+        return self._read(self._tasks.running())
+
+    def listen(self) -> None:
+        self._tasks.listen()
+
+    def cease(self) -> None:
+        self._tasks.cease()
 
     def _read(self, tasks: Sequence[Sequence[int]]) -> LadderCounts:
         if not tasks:

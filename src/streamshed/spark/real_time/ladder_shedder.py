@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from streamshed.spark.real_time.age_ladder import AgeLadder
-from streamshed.spark.real_time.aged_stream import AgedStream, LiveCounts
+from streamshed.spark.real_time.aged_stream import AgedStream
 from streamshed.spark.real_time.ladder_books import RungCounts
-
-__all__ = ["LadderShedder", "LiveCounts"]
 
 
 class LadderShedder(AgedStream):

@@ -24,6 +24,7 @@ REPORT_DELAY = 5.0
 """Seconds after which a report without its counts is given up."""
 _EXECUTION_DELAY = 1.0  # the same, if a newer batch runs: its execution can only come by the listener then
 _DRAINING = ("AvailableNowTrigger", "OneTimeTrigger")  # triggers of queries that end by themselves
+_REAL_TIME = "RealTimeTrigger"
 _LONG = 1.0  # seconds: a batch that took longer is worth a question to Spark's books of its stages, …
 _MANY = 2.0  # … and so is one with so many times the rows of the last one that was, and one that was cut; …
 _STAGES_EVERY = 2.0  # … else one in so many seconds, or in as many as a batch may run
@@ -84,6 +85,10 @@ class QueryWatch:
         self._cores = 0 if spark is None else int(spark.sparkContext.defaultParallelism)
         self._next_stages, self._asked_rows = 0.0, 0
         trigger: str = execution.trigger().toString()
+        self.trigger = trigger
+        """As Spark writes it."""
+        self.real_time = trigger.startswith(_REAL_TIME)
+        """Whether rows flow through tasks that run for minutes, which Spark calls a batch all the same."""
         self.draining = trigger.startswith(_DRAINING)
         """Whether the query ends when it has read what was there at its start."""
         self._samples = {
