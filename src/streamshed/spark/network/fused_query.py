@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from streamshed.spark.network.expiry_gates import ExpiryGate, ExpiryGates
 from streamshed.spark.network.load_aware_box import Loss
 from streamshed.spark.network.network_control import PlanSpan
 from streamshed.spark.network.network_query import BatchCounts, NetworkQuery, view_numbers
+from streamshed.spark.network.output_turns import OutputTurns
 from streamshed.spark.network.slots import Numbers, Slots, quoted
 from streamshed.spark.network.sql import Writer, raw_arc
 from streamshed.spark.network.time_gates import TimeGate, TimeGates
@@ -65,6 +67,9 @@ class FusedQuery(NetworkQuery):
         self._rehearses = False
         self._rehearsed: set[int] = set()
         self._limited = -1
+        self._stride = 1
+        self._was_cut = False
+        self._planning = threading.Lock()
         self._took = 0.0
         self._readers: dict[str, PlanReader] = {}
         self._session: SparkSession | None = None
@@ -158,8 +163,10 @@ class FusedQuery(NetworkQuery):
                         lost[name] = self.load_aware[name].lost(number)
             stages += self._deliver(session, writer, number)
             with self._ours("the rows of a batch could not be counted", blinds=True):
+                counts = self._count(stages, lost)
+                self._was_cut = bool(counts.cut)
                 if batch_time is not None and lost.keys() == self.load_aware.keys():
-                    self._counted(number, self._count(stages, lost))
+                    self._counted(number, counts)
             if time.monotonic() >= self._sample_at:
                 self._sample_at = time.monotonic() + _SAMPLE_EVERY
                 with self._ours("the values of a batch could not be sampled"):
@@ -181,6 +188,7 @@ class FusedQuery(NetworkQuery):
             if limits.expiry is not None:
                 oldest = None if batch_time is None else batch_time / 1000.0 - limits.expiry
                 limits = replace(limits, expiry=oldest)
+            self._stride = stride
             self.gates.clock.set(limits, _FOREVER, stride)
 
     def _show(self, gates: Sequence[ExpiryGate | TimeGate], rows: DataFrame, view: str, text: str = "") -> None:
@@ -233,22 +241,46 @@ class FusedQuery(NetworkQuery):
     def _deliver(self, session: SparkSession, writer: Writer, number: int) -> list[_Stage]:
         """Every output to its sink, some at a time: one is planned while another runs."""
 
+        turns: OutputTurns | None = None
+
         def one(name: str) -> _Stage:
-            text = writer.rows(name)
-            made = session.sql(text)
-            # A plan behind a barrier: whatever the sink does with its rows, they are counted in this one.
-            rdd = made._jdf.queryExecution().toRdd()
+            # A deadline is what the clock says when a plan is made.
+            with self._planning if turns is not None else contextlib.nullcontext():
+                if turns is not None:
+                    self._deadline(turns.until(name))
+                text = writer.rows(name)
+                made = session.sql(text)
+                # A plan behind a barrier: whatever the sink does with its rows, they are counted in this one.
+                rdd = made._jdf.queryExecution().toRdd()
             java = session._jsparkSession.internalCreateDataFrame(rdd, made._jdf.schema(), False)
             self.sinks[name](DataFrame(java, session), number)
             return name, text, made
 
         if len(self.layout.outputs) == 1:
             return [one(self.layout.outputs[0])]
+        turns = self._turns()
         # The jobs of a batch belong to its query in whatever thread they start: stopping it stops them.
         task = inheritable_thread_target(session)(one)
         with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streamshed") as pool:
             running = [pool.submit(task, name) for name in self.runtime.in_turn(self.layout.outputs)]
             return [future.result() for future in running]
+
+    def _turns(self) -> OutputTurns | None:
+        """How outputs share the time of this batch, if the one before had too little of it."""
+        end = self.gates.clock.limits.budget
+        if end is None or not self._was_cut:
+            return None
+        with self._ours("the time of a batch could not be shared out"):
+            work = self.runtime.work()
+            if work:
+                parts = {name: sum(work[on] for on in self.gates.arcs_above(name)) for name in self.layout.outputs}
+                return OutputTurns(parts, time.time(), end)
+        return None
+
+    def _deadline(self, moment: float) -> None:
+        """Set the deadline of the plans that are made from now on."""
+        clock = self.gates.clock
+        clock.set(replace(clock.limits, budget=moment), _FOREVER, self._stride)
 
     def _writer(self, rows: DataFrame, span: PlanSpan, number: int) -> Writer:
         names = self.layout.sources

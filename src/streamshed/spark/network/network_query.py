@@ -60,6 +60,9 @@ class Runtime(Protocol):
     def in_turn(self, outputs: Sequence[str]) -> Sequence[str]:
         """Outputs in the order in which a batch serves them: the last ones lose when its time is used up."""
 
+    def work(self) -> Mapping[str, float]:
+        """What the boxes below each arc have to do under the plan in force; empty if outputs go in turn."""
+
     def look_after(self) -> float: ...
     def renew(self, now: float) -> None: ...
     def fail_open(self, problem: BaseException) -> None: ...

@@ -153,6 +153,7 @@ class RunningNetwork(PlannedHandle):
         self._graphs: tuple[Catalog, dict[str, LossGraph]] | None = None
         self._spreads = Spreads()
         self._needs: Mapping[str, tuple[bool, float]] = {}
+        self._work: tuple[Catalog | None, tuple[Drop, ...], Mapping[str, float]] = (None, (), {})
         self._warned_of_window = False
         self._failed: StreamshedError | None = None
 
@@ -421,6 +422,15 @@ class RunningNetwork(PlannedHandle):
         """With `fair`, who had least comes first. Called from a batch, which must not wait for our lock."""
         needs = self._needs
         return sorted(outputs, key=lambda name: needs.get(name, (True, float("inf"))))
+
+    def work(self) -> Mapping[str, float]:
+        """With `fair`, who comes last is to lose. Called from a batch, which must not wait for our lock."""
+        if not self._shedding.steady:
+            return {}
+        catalog, drops = self._shedding.catalog, self._plan.drops
+        if self._work[:2] != (catalog, drops):
+            self._work = (catalog, drops, self._slots.work(drops, catalog))
+        return self._work[2]
 
     def finished(self, query: NetworkQuery, sample: Sample) -> None:
         with self._locked():

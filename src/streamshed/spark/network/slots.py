@@ -193,6 +193,13 @@ class Slots:
             found[on] = state.rows(on) / reaching if reaching > 0 else 1.0
         return found
 
+    def work(self, drops: Sequence[Drop], catalog: Catalog) -> dict[str, float]:
+        """What the box below each arc has to do under drops, in seconds of work a second."""
+        model = FlowModel(catalog)
+        state = model.state(model.keeps(drops))
+        costs = catalog.costs
+        return {on: state.rows(on) * costs.get(ends(on)[1], 0.0) for on in state.passing}
+
     # ── SQL ──────────────────────────────────────────────────────────────────────────────────────
 
     def passes(self, arc: str, columns: Sequence[Column], number: NumberAt, ranges: int = RANGES) -> str:

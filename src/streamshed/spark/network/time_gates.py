@@ -89,15 +89,16 @@ class TimeGates:
 
     def arcs(self, place: str, stage: str) -> list[str]:
         """The arcs out of a place that the rows of a stage come along."""
-        return [on for on in self._arcs_into(stage) if ends(on)[0] == place]
+        return [on for on in self.arcs_above(stage) if ends(on)[0] == place]
 
-    def _arcs_into(self, stage: str) -> Iterable[str]:
+    def arcs_above(self, stage: str) -> Iterable[str]:
+        """The arcs whose rows are worked on for a stage, and for no other."""
         network = self.layout.network
         for on in network.arcs_into(stage):
             yield on
             tail = ends(on)[0]
             if tail not in self.layout.shared and not isinstance(network.nodes[tail], Source):
-                yield from self._arcs_into(tail)
+                yield from self.arcs_above(tail)
 
 
 def _lost(gates: Mapping[str, TimeGate], counts: Mapping[int, int]) -> dict[str, int]:
