@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 
 import streamshed as ss
 from streamshed.network import Network
 from streamshed.spark.orders import batch_clock
-from streamshed.spark.orders.planned_data import clock, whole
+from streamshed.spark.orders.planned_data import java
 from streamshed.spark.watch.clock_skew import ClockSkew
 from tests.spark.executors import Executors
 from tests.spark.helpers import fill, ids, run_all, stream
@@ -56,11 +56,13 @@ def test_rows_are_kept_or_counted_when_an_executor_is_lost(
 def moved(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
     """Clocks of executors that are moved by so many milliseconds once a batch was planned."""
 
-    def clock_then(spark: SparkSession, *, folded: bool) -> Column:
-        now = clock(spark, folded=folded)
-        return now if folded else now + whole(by)
+    def source_then(package: str | None, name: str) -> str:
+        source = java(package, name)
+        assert source.count(asked) == 1
+        return source.replace(asked, f"({asked} + {by}L)")
 
-    monkeypatch.setattr(batch_clock, "clock", clock_then)
+    asked = "System.currentTimeMillis()"
+    monkeypatch.setattr(batch_clock, "java", source_then)
 
 
 @pytest.mark.spark

@@ -48,9 +48,8 @@ class KeepCarrier:
         span = history.at(int(now * 1000))
         return span.keep, span.until / 1000.0
 
-    @property
-    def newest_start(self) -> float:
-        return max((span.start for span in self._control.history.spans), default=0) / 1000.0
+    def await_start(self) -> None:
+        self._control.await_start()
 
     @property
     def _next_version(self) -> int:

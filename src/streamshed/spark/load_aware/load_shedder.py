@@ -332,6 +332,8 @@ class LoadShedder(Handle):
             # Before the first batch: should it run again, it must find what was in force.
             self._guarded("orders cannot be saved beside the checkpoint", lambda: self._save(query.id))
             self._publish()
+            # A share that is pinned holds from the first batch on.
+            self._control.await_start()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=f"streamshed {self.name}", daemon=True)
                 self._thread.start()

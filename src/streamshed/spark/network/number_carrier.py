@@ -54,6 +54,5 @@ class NumberCarrier:
         span = history.at(int(now * 1000))
         return Numbered(span.numbers, min(span.share, _SOME)), span.until / 1000.0
 
-    @property
-    def newest_start(self) -> float:
-        return max((span.start for span in self._control.history.spans), default=0) / 1000.0
+    def await_start(self) -> None:
+        self._control.await_start()

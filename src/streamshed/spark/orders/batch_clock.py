@@ -23,7 +23,15 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.spark.native import Native
-from streamshed.spark.orders.planned_data import Line, Switches, at_run_time, batch_time, clock, java, whole
+from streamshed.spark.orders.planned_data import (
+    Line,
+    Switches,
+    at_run_time,
+    batch_time,
+    java,
+    planning_time,
+    whole,
+)
 
 _LIMITED, _EXPIRES = range(2)  # which switch
 _UNTIL, _EXPIRY = range(2)  # where the numbers stand in the line of what is too old
@@ -88,7 +96,7 @@ class BatchClock:
             [absolute],
             "java.util.function.BooleanSupplier",
             self._line.column,
-            F.array(clock(spark, folded=True)),
+            F.array(planning_time(spark)),
         )
         self.set(NO_LIMITS, until=0.0)
 
@@ -129,6 +137,6 @@ class BatchClock:
         numbers = F.split(self._expiry.column, " ")
         until, expiry = (F.get(numbers, F.lit(place)).cast("bigint") for place in (_UNTIL, _EXPIRY))
         oldest = expiry if self._absolute else batch_time(self._spark) - expiry
-        holds = clock(self._spark, folded=True) < until
+        holds = planning_time(self._spark) < until
         known = F.array(F.coalesce(F.when(holds, oldest), whole(_LONG_AGO)))
         return F.coalesce(F.unix_millis(arrival.cast("timestamp")) >= at_run_time(known), F.lit(True))

@@ -31,6 +31,7 @@ _ENDING = ".control.json"
 _TRIES = 4
 _MARGIN = 0.005  # seconds: showing the row takes a call into the JVM
 _LONGEST = 60.0  # seconds of head start, for the slowest of storages
+_HEAD_START = 1.0  # seconds for which a query is held up at its start, at most
 _LOOK_EVERY = 10.0  # seconds between two looks at a file that is far away
 
 
@@ -125,6 +126,11 @@ class HistoryFile(Generic[SpanT, HistoryT]):
             self.path,
         )
         return None
+
+    def await_start(self) -> None:
+        """What was put in force last starts a little in the future: wait for that."""
+        newest = max((span.start for span in self.history.spans), default=0) / 1000.0
+        time.sleep(min(_HEAD_START, max(0.0, newest - self._now())))
 
     def open_row(self, make: Callable[[int], SpanT] | None = None) -> None:
         """Keep everything from this moment on, without asking the storage.
