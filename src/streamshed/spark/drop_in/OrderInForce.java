@@ -24,7 +24,8 @@ final class OrderInForce implements java.util.function.LongFunction {
         if (numbers.length < 4 || Long.parseLong(numbers[0]) > batchTime) continue;
         if (batchTime < Long.parseLong(numbers[1])) {
           salt = Long.parseLong(numbers[3]);
-          least = Long.parseLong(numbers[2]);
+          long said = Long.parseLong(numbers[2]);
+          least = said < 0 ? all : said;
         }
         break;
       }
