@@ -175,11 +175,13 @@ def test_failing_open_keeps_every_row_and_ends(entry: Entry) -> None:
 
 
 @pytest.mark.complains
-def test_removing_the_control_file_is_an_off_switch(entry: Entry) -> None:
+def test_removing_the_control_file_is_an_off_switch(entry: Entry, caplog: pytest.LogCaptureFixture) -> None:
     with entry.started(share=0.25) as handle:
         assert some(entry.send())
         os.remove(handle.control_path.removeprefix("file:"))
-        entry.send()  # at its end the file is looked at
+        entry.send()
+        wait_for(lambda: "the control file was changed or removed" in caplog.text)  # when its end was heard of
+        time.sleep(0.3)  # what takes the place of a plan begins a moment later
         assert entry.send() == ROWS
         handle.mode = "enforce"
         time.sleep(0.3)
