@@ -103,7 +103,7 @@ def test_a_budget_takes_the_place_of_the_mark(spark: SparkSession, wide: Path) -
     plan = plan_of(kept.select("c3"), wide / "state")
     assert plan.count(MARK) == 1
     assert "getAsBoolean" in plan
-    assert "c4" not in plan
+    assert "c4#" not in plan
     assert ss.shedder(kept).settle()
     report = ss.shedder(kept).report()
     assert (report.arrived, report.kept, report.cut) == (ROWS, ROWS, 0)
