@@ -141,11 +141,7 @@ class Kafka:
 
         settings = {"group.id": uuid.uuid4().hex, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         consumer = Consumer({**self._client(), **settings})
-        places = [
-            TopicPartition(topic, partition, 0)
-            for topic in topics
-            for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        ]
+        places = [TopicPartition(topic, at, 0) for topic in topics for at in _partitions(consumer, topic)]
         consumer.assign(places)
         return consumer
 
@@ -158,6 +154,18 @@ class Kafka:
         finally:
             consumer.close()
         return found
+
+
+def _partitions(consumer: Any, topic: str) -> list[int]:
+    """The partitions of a topic. One that was just created has none for a moment, and none would be read for ever."""
+    deadline = time.monotonic() + 30.0
+    while True:
+        found = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise EnvironmentProblem("the broker has no such topic", got=topic)
+        time.sleep(0.05)
 
 
 def cluster_id(drawn: bytes) -> str:
