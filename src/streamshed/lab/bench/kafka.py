@@ -157,7 +157,7 @@ class Kafka:
 
 
 def _partitions(consumer: Any, topic: str) -> list[int]:
-    """The partitions of a topic. One that was just created has none for a moment; then nothing would ever be read."""
+    """The partitions of a topic; one that was just created has none for a moment."""
     deadline = time.monotonic() + 30.0
     while True:
         found = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
