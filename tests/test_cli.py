@@ -71,6 +71,12 @@ def test_a_message_is_shown_as_it_is(tmp_path: Path) -> None:
     assert "allowed: [name, …]" in done.stderr
 
 
+def test_the_drop_in_demo_has_an_overload_of_its_own() -> None:
+    done = streamshed("demo", "--drop-in", "--overload", "3")
+    assert done.returncode != 0
+    assert "--overload goes with the network" in done.stderr + done.stdout
+
+
 def test_a_picture_with_nowhere_to_go_is_found_before_the_demo(tmp_path: Path) -> None:
     done = streamshed("demo", "--out", str(tmp_path / "none" / "demo.png"))
     assert done.returncode == 2

@@ -291,6 +291,17 @@ def test_a_line_that_nobody_renews_ends(spark: SparkSession) -> None:
     assert rows.where(clock.in_time()).count() == 100
 
 
+@pytest.mark.parametrize(("grace", "stride", "first"), [(0, 1, 0), (100, 1, 100), (100, 8, 104), (128, 64, 128)])
+def test_each_task_lets_its_grace_pass_up_to_the_next_look_and_then_the_floor(
+    spark: SparkSession, grace: int, stride: int, first: int
+) -> None:
+    clock = BatchClock(spark)
+    clock.set(BatchLimits(budget=0.0, grace=grace, floor=0.1), until=time.time() + 3600, stride=stride)
+    passed = [row.id for row in spark.range(0, 2000, 1, 2).where(clock.in_time()).collect()]
+    of_a_task = [*range(first), *range(first + 9 - first % 10, 1000, 10)]
+    assert passed == [*of_a_task, *(1000 + number for number in of_a_task)]
+
+
 def test_a_clock_that_was_set_back_keeps_rows(spark: SparkSession) -> None:
     # A deadline that seems to be an hour away, since the clock was set back by that after the batch was planned.
     clock = BatchClock(spark, absolute=True)

@@ -58,9 +58,16 @@ def demo(
             "--drop-in", help="One job and one line of shedding at three times the capacity, no network."
         ),
     ] = False,
+    overload: Annotated[
+        float | None, typer.Option(min=1.1, help="Times what this machine can process; 2 by default.")
+    ] = None,
 ) -> None:
     """A burst of twice what this machine can process: plain Spark and Streamshed side by side."""
     bound = seconds(latency, "--latency")
+    if drop_in and overload is not None:
+        raise InvalidArgument(
+            "--overload goes with the network", got="--drop-in --overload", hint="leave one of them out"
+        )
     need("matplotlib", "lab")
     if not out.absolute().parent.is_dir():
         # The demo takes minutes; a picture with nowhere to go would be found out at its end.
@@ -72,7 +79,9 @@ def demo(
     else:
         from streamshed.lab import demo as network_demo
 
-        table = network_demo.summary_table(network_demo.run(_screen, out, bound))
+        table = network_demo.summary_table(
+            network_demo.run(_screen, out, bound, overload=overload or network_demo.OVERLOAD)
+        )
     _screen.print()
     _screen.print(table)
     _screen.print(Text(f"picture: {out}, numbers: {out.with_suffix('.json')}"))

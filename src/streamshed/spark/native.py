@@ -16,6 +16,16 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 _PRIMITIVE = ("bigint", "int", "boolean")  # never null; said so, Spark writes half as much code
 _REFERENCE = "java.util.concurrent.atomic.AtomicReference"
 _CODEGEN = "org.apache.spark.sql.catalyst.expressions.codegen"
+_NUMBER = "org.apache.commons.lang3.mutable.MutableLong"  # comes with Spark
+# Made in Java: py4j takes every number for its value.
+_COUNTER = f"""
+public Object generate(Object[] references) {{
+  Object number = new {_NUMBER}();
+  org.apache.spark.sql.types.DataType type = (org.apache.spark.sql.types.DataType) references[0];
+  Object literal = new org.apache.spark.sql.catalyst.expressions.Literal(number, type);
+  return new Object[] {{new Object[] {{number}}, literal}};
+}}
+"""
 
 
 class Native:
@@ -77,6 +87,14 @@ class Native:
         data = self.jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(self._objects(values))
         element = {"string": self._types.StringType, "boolean": self._types.BooleanType}[kind]
         return data, self._column(self._expressions.Literal(data, self._types.createArrayType(element)))
+
+    def counter(self) -> tuple[Any, Column]:
+        """A number of a task's own, from 0: a reference for `compiled`, an array with the MutableLong, and a column
+        that counts it down by one for a row. That is part of the generated code, and costs next to nothing.
+        """
+        kind = self._type(_NUMBER)
+        cell, literal = self.created(_COUNTER, [kind])
+        return cell, self.invoke(self._column(literal), "decrementAndGet", "bigint")
 
     def compiled(self, source: str, references: list[Any], kind: str, *given: Column) -> Column:
         """An object of a Java class that is compiled where the task runs, as Spark compiles its own generated

@@ -5,9 +5,9 @@
     over       clock ≥ deadline  and  n > grace, looked at for every stride-th row and remembered for the others
     a row passes if not over, or if it is one of the floor's:  n · floor mod 1 < floor
 
-A row costs one call, of an object that every task makes for itself and every executor compiles
-(`TimeGate.java`); no Python, no jar. The deadline is data to the generated code, and nothing is compiled anew from
-batch to batch.
+The clock is asked by an object that every task makes for itself and every executor compiles (`TimeGate.java`); no
+Python, no jar. From one look to the next, rows are only counted down in the generated code. The deadline is data to
+that code, and nothing is compiled anew from batch to batch.
 
 What holds is one line of text in the driver's memory (as the order in `order_file`), read by the optimizer when it
 plans a batch. Unlike a plan's drops it is not stored: a batch that runs again, days later perhaps, has its time
@@ -91,13 +91,17 @@ class BatchClock:
         self._switches = Switches(spark, False, False)
         self._line = Line(spark)
         self._expiry = Line(spark)
-        self._gate = Native(spark).compiled(
+        native = Native(spark)
+        unasked, left = native.counter()
+        gate = native.compiled(
             java(__package__, "TimeGate"),
-            [absolute],
+            [absolute, unasked],
             "java.util.function.BooleanSupplier",
             self._line.column,
             F.array(planning_time(spark)),
         )
+        # The gate says for how many rows it need not be asked again.
+        self._in_time = (left > whole(0)) | native.invoke(gate, "getAsBoolean", "boolean")
         self.set(NO_LIMITS, until=0.0)
 
     def set(self, limits: BatchLimits, until: float, stride: int = 1) -> None:
@@ -130,7 +134,7 @@ class BatchClock:
 
     def in_time(self) -> Column:
         """Whether a row comes before its batch's time is used up. Asked once for a row, since it counts."""
-        return Native(self._spark).invoke(self._gate, "getAsBoolean", "boolean")
+        return self._in_time
 
     def is_fresh(self, arrival: Column) -> Column:
         """Whether a row was young enough when its batch began. A row without an arrival time is."""
