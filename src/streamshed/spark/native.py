@@ -89,8 +89,10 @@ class Native:
         return data, self._column(self._expressions.Literal(data, self._types.createArrayType(element)))
 
     def counter(self) -> tuple[Any, Column]:
-        """A number of a task's own, from 0: a reference for `compiled`, an array with the MutableLong, and a column
-        that counts it down by one for a row. That is part of the generated code, and costs next to nothing.
+        """A number of a task's own, from 0, that each row counts down by one.
+
+        Given are a reference for `compiled`, an array with the MutableLong, and the column that counts: part of the
+        generated code, at next to no cost.
         """
         kind = self._type(_NUMBER)
         cell, literal = self.created(_COUNTER, [kind])

@@ -86,8 +86,8 @@ def measure(spark: SparkSession, place: Workplace, supply: Path, pairs: int, say
 
 
 def told(took: dict[str, list[float]]) -> dict[str, Any]:
-    """Medians of the turns' ratios to the plain job, and quartiles; and of the column's, to the network's."""
-    found = {name: sorted(ratios(times, took["plain"])) for name, times in took.items()}
+    """Medians of the turns' ratios to the plain jobs', and quartiles; and of the column's, to the network's."""
+    found = {name: sorted(ratios(times, took["plain"], took["plain again"])) for name, times in took.items()}
 
     def quartiles(name: str) -> list[float]:
         quarter = len(found[name]) // 4
@@ -98,7 +98,7 @@ def told(took: dict[str, list[float]]) -> dict[str, Any]:
         **{f"{key}_ratio": round(statistics.median(found[name]), 4) for key, name in names.items()},
         **{f"{key}_quartiles": quartiles(name) for key, name in names.items()},
         "sic_column_ratio": round(statistics.median(ratios(took["network, column"], took["network"])), 4),
-        "sic_noise": round(statistics.median(found["plain again"]), 4),
+        "sic_noise": round(statistics.median(ratios(took["plain again"], took["plain"])), 4),
         "sic_batch_s": round(statistics.median(took["plain"]) / BATCHES, 3),
         "sic_pairs": len(took["plain"]),
     }

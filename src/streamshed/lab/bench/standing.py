@@ -114,6 +114,10 @@ def in_turns(
     return {name: times[warm_up:] for name, times in took.items()}
 
 
-def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Of each turn, ours to theirs."""
-    return [a / b for a, b in zip(ours, theirs, strict=True)]
+def ratios(ours: Sequence[float], *theirs: Sequence[float]) -> list[float]:
+    """Of each turn, ours to theirs; to the mean of several, if the same job took several turns.
+
+    >>> ratios([3.0, 2.0], [2.0, 2.0], [4.0, 2.0])
+    [1.0, 1.0]
+    """
+    return [a * len(others) / sum(others) for a, *others in zip(ours, *theirs, strict=True)]

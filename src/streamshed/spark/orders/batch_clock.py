@@ -6,8 +6,8 @@
     a row passes if not over, or if it is one of the floor's:  n · floor mod 1 < floor
 
 The clock is asked by an object that every task makes for itself and every executor compiles (`TimeGate.java`); no
-Python, no jar. From one look to the next, rows are only counted down in the generated code. The deadline is data to
-that code, and nothing is compiled anew from batch to batch.
+Python, no jar. From one look to the next, rows are only counted down in the generated code. The deadline is data
+to that code, and nothing is compiled anew from batch to batch.
 
 What holds is one line of text in the driver's memory (as the order in `order_file`), read by the optimizer when it
 plans a batch. Unlike a plan's drops it is not stored: a batch that runs again, days later perhaps, has its time
