@@ -91,7 +91,7 @@ class Native:
     def counter(self) -> tuple[Any, Column]:
         """A number of a task's own, from 0, that each row counts down by one.
 
-        Given are a reference for `compiled`, an array with the MutableLong, and the column that counts: part of the
+        Given are a reference for `compiled`, an array with the MutableLong, and the column that counts: a part of
         generated code, at next to no cost.
         """
         kind = self._type(_NUMBER)
