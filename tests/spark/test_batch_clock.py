@@ -16,7 +16,7 @@ import streamshed as ss
 from streamshed.spark.drop_in.shedder import Shedder
 from streamshed.spark.orders.batch_clock import BatchClock, BatchLimits
 from streamshed.spark.watch.clock_skew import ClockSkew
-from tests.spark.helpers import expected_ids, fill, ids, run_all, stream
+from tests.spark.helpers import expected_ids, fill, ids, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
@@ -289,6 +289,33 @@ def test_a_line_that_nobody_renews_ends(spark: SparkSession) -> None:
     assert rows.where(clock.in_time()).count() == 0
     clock.set(limits, until=time.time() - 1)
     assert rows.where(clock.in_time()).count() == 100
+
+
+def test_a_batch_that_is_over_soon_has_no_clock_and_a_large_one_has(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    """What Spark gives a batch is known when it is planned."""
+    kept, handle = budgeted(stream(spark, source), floor=0.0)
+    handle.pin(1.0, budget="2 minutes")
+    query = kept.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "state")).start()
+
+    def has_clock(rows: int) -> bool:
+        arrived = handle.report().arrived
+        put_rows(source, arrived, rows)
+        query.processAllAvailable()
+        wait_for(lambda: handle.report().arrived == arrived + rows)
+        execution = query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+        return "decrementAndGet" in execution.executedPlan().toString()
+
+    try:
+        assert [has_clock(10) for _ in range(3)] == [True, False, False], "of the first one nothing is known"
+        assert has_clock(30_000)
+        handle.pin(1.0, budget=NOW)
+        time.sleep(0.3)
+        assert has_clock(10), "this budget is not a long one"
+        assert (total(handle, "cut"), total(handle, "kept")) == (10, 30_030)
+    finally:
+        query.stop()
 
 
 @pytest.mark.parametrize(("grace", "stride", "first"), [(0, 1, 0), (100, 1, 100), (100, 8, 104), (128, 64, 128)])

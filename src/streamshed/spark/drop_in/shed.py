@@ -237,7 +237,7 @@ def shed(
     serial = next_serial()
     label = name or f"shed-{serial}"
     file = ControlFile(control_store(spark, state), label)
-    clock = BatchClock(spark)
+    clock = BatchClock(spark, always=False)
     shedder = Shedder(
         serial,
         label,

@@ -9,6 +9,12 @@ The clock is asked by an object that every task makes for itself and every execu
 Python, no jar. From one look to the next, rows are only counted down in the generated code. The deadline is data
 to that code, and nothing is compiled anew from batch to batch.
 
+A batch that is over soon needs no clock, and even so its filter costs some nanoseconds a row. When a batch is
+planned, Spark knows what its source gave it: bytes of files, or Kafka's offsets. If that takes a tenth of the
+budget or less, by the pace of the last batches, the clock is not in the plan (`LongBatch.java`). Of other sources
+nobody knows, and the clock is in every plan. The price: where rows become ten times as dear from one batch to the
+next, the first of these batches may take longer than its budget.
+
 What holds is one line of text in the driver's memory (as the order in `order_file`), read by the optimizer when it
 plans a batch. Unlike a plan's drops it is not stored: a batch that runs again, days later perhaps, has its time
 from then on. (Its own time would be of no use: all of it would be used up.) A line that nobody renews ends by
@@ -79,8 +85,11 @@ def stride_for(row_seconds: float | None) -> int:
 class BatchClock:
     """The deadline of the batches of one shed stream, or of one query of a network."""
 
-    def __init__(self, spark: SparkSession, *, absolute: bool = False) -> None:
-        """`absolute`: budget and expiry are moments, seconds since the epoch: several plans have one deadline."""
+    def __init__(self, spark: SparkSession, *, absolute: bool = False, always: bool = True) -> None:
+        """`absolute`: budget and expiry are moments, seconds since the epoch: several plans have one deadline.
+
+        `always`: also in the plans of batches that are over soon.
+        """
         self._absolute = absolute
         self._spark = spark
         self._text = ""
@@ -100,6 +109,11 @@ class BatchClock:
             self._line.column,
             F.array(planning_time(spark)),
         )
+        self._long = F.lit(True)
+        if not always:
+            source = java(__package__, "LongBatch", "RunningBatch")
+            asked = native.asked(source, [], "java.util.function.Predicate")
+            self._long = native.invoke(asked, "test", "boolean", self._line.column, deterministic=True)
         # The gate says for how many rows it need not be asked again.
         self._in_time = (left > whole(0)) | native.invoke(gate, "getAsBoolean", "boolean")
         self.set(NO_LIMITS, until=0.0)
@@ -124,8 +138,8 @@ class BatchClock:
 
     @property
     def limited(self) -> Column:
-        """Whether there is a budget. The optimizer knows, and leaves out what asks the clock if there is none."""
-        return self._switches.is_on(_LIMITED)
+        """Whether there is a budget, and need of one. The optimizer knows: else the clock is not in the plan."""
+        return self._switches.is_on(_LIMITED) & self._long
 
     @property
     def expires(self) -> Column:

@@ -57,7 +57,8 @@ def batch_time(spark: SparkSession) -> Column:
     (`current_timestamp()` is that time, too, but it is written into the plan after the optimizer, as a number.)
     """
     native = Native(spark)
-    asked = native.asked(java(__package__, "BatchTime"), [], "java.util.function.LongSupplier")
+    source = java(__package__, "BatchTime", "RunningBatch")
+    asked = native.asked(source, [], "java.util.function.LongSupplier")
     return native.invoke(asked, "getAsLong", "bigint", deterministic=True)
 
 
@@ -71,6 +72,6 @@ def whole(number: int) -> Column:
     return F.lit(number).cast("bigint")
 
 
-def java(package: str | None, name: str) -> str:
-    """The text of a Java class beside a module."""
-    return files(str(package)).joinpath(f"{name}.java").read_text(encoding="utf-8")
+def java(package: str | None, *names: str) -> str:
+    """The text of Java classes beside a module; the first one says what is made."""
+    return "".join(files(str(package)).joinpath(f"{name}.java").read_text(encoding="utf-8") for name in names)
