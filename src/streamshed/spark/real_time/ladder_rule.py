@@ -90,17 +90,15 @@ def judged(
     times as dear it is as a usual row; `digest`: of its cost key, for a rule that learns costs.
     """
     native = Native(events.sparkSession)
-    height = (row_hash / F.lit(float(1 << HASH_BITS))) if worth is None else worth.cast("double")
+    height = (row_hash / F.lit(float(1 << HASH_BITS))) if worth is None else _height(worth)
     rung = F.shiftright(row_hash, HASH_BITS - _RUNG_BITS)
     if digest is not None:
         rung = F.lit(0)  # which one it is within its class, the rule finds by what it has learned
         rule = native.invoke(rule, "apply", _RULE, costed(digest, height))
     elif worth is not None or cost is not None:
         if cost is not None:
-            height = F.pow(F.greatest(height, F.lit(0.0)), _usual(cost))
-        step = F.floor(height * F.lit(float(RUNGS)))
-        # A row of which nobody knows what it is worth stands on the highest.
-        rung = F.coalesce(F.least(F.greatest(step, F.lit(0)), F.lit(RUNGS - 1)), F.lit(RUNGS - 1)).cast("bigint")
+            height = F.pow(height, _usual(cost))
+        rung = F.least(F.floor(height * F.lit(float(RUNGS))), F.lit(RUNGS - 1)).cast("bigint")
     place = (number * F.lit(RUNGS)).cast("bigint") + rung
     row = F.shiftleft(place, HASH_BITS).bitwiseOR(row_hash)
     if protected is not None:
@@ -131,6 +129,13 @@ def rule_of(
 def cursor_of(spark: SparkSession, rule: Column, arrival: Column, row_hash: Column) -> Column:
     """The number of the row of the road map that is in force for a row; 0: none."""
     return Native(spark).invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row_hash)
+
+
+def _height(worth: Column) -> Column:
+    """What a row is worth, between 0 and 1. One of which nobody knows it stands highest."""
+    # Spark's `greatest` leaves nulls out: first they have to be gone.
+    known = F.coalesce(F.nanvl(worth.cast("double"), F.lit(1.0)), F.lit(1.0))
+    return F.least(F.greatest(known, F.lit(0.0)), F.lit(1.0))
 
 
 def _usual(cost: Column) -> Column:

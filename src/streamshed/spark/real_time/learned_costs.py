@@ -69,9 +69,7 @@ def cost_digest(keys: Sequence[Column]) -> Column:
 
 
 def costed(digest: Column, height: Column) -> Column:
-    """Digest and height (0 … 1) in one number, for the rule. A row of which nobody knows what it is worth stands
-    highest."""
-    top = (1 << HEIGHT_BITS) - 1
+    """Digest and height (0 … 1) in one number, for the rule."""
     step = F.floor(height * F.lit(float(1 << HEIGHT_BITS)))
-    known = F.coalesce(F.least(F.greatest(step, F.lit(0)), F.lit(top)), F.lit(top)).cast("bigint")
-    return F.shiftleft(known, DIGEST_BITS).bitwiseOR(digest)
+    highest = F.lit((1 << HEIGHT_BITS) - 1)
+    return F.shiftleft(F.least(step, highest).cast("bigint"), DIGEST_BITS).bitwiseOR(digest)
