@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.records import Mode
@@ -152,3 +152,28 @@ def test_dear_rows_stand_lower_and_rows_of_unknown_cost_where_chance_puts_them(s
     assert heights["4.0"] < 0.5 * heights["1.0"] < heights["1.0"] < heights["0.25"]
     assert found["1.0"] == found["None"] == found["nan"]
     assert found["-1.0"][:-1] == [0] * (RUNGS - 1)  # free of charge: the highest
+
+
+def test_rows_stand_by_their_value_and_those_of_unknown_value_highest(spark: SparkSession) -> None:
+    values = [0.0, 0.3, 0.99, 1.0, -2.0, 7.0, float("inf"), float("nan"), None]
+    wanted = [0, int(0.3 * RUNGS), RUNGS - 1, RUNGS - 1, 0, RUNGS - 1, RUNGS - 1, RUNGS - 1, RUNGS - 1]
+    for cost in (None, F.lit(1.0)):
+        assert [rung_of(spark, value, cost) for value in values] == wanted
+
+
+def rung_of(spark: SparkSession, worth: float | None, cost: Column | None) -> int:
+    """On which rung a row of a value stands: old ones go there, each of them 10 ms after the one before."""
+    native = Native(spark)
+    clock = native.jvm.java.util.concurrent.atomic.AtomicLongArray(1)
+    clock.set(0, 1_700_000_000_000)
+    books = LadderBooks(spark, 1)
+    rule = rule_of(spark, ExecutorControl(spark, table_of(AgeLadder(0.2), Mode.DRY_RUN)), books, clock)
+    hand = native.literal(clock, "java.util.concurrent.atomic.AtomicLongArray")
+    frame = spark.range(0, 40, 1, 1).where(
+        native.invoke(hand, "addAndGet", "bigint", F.lit(0), F.lit(10).cast("long")) >= 0
+    )
+    arrival = F.timestamp_millis(F.lit(1_600_000_000_000))
+    value = F.lit(worth).cast("double")
+    judged_by(frame, rule, arrival, F.col("id"), F.lit(0), value, None, cost).collect()
+    (rung,) = [rung for rung, shed in enumerate(books.take().by_class[0].shed) if shed]
+    return rung

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 
+from streamshed.sketch.hashing import PRIME, digest
 from tests.oracles.ladder_queue import busy_machine, play
+from tests.oracles.learned_costs import FIRST, CostsOracle
+
+FIRST_SAMPLES = int(FIRST)
 
 
 @pytest.mark.parametrize("stall", [100.0, 200.0, 300.0, 500.0, 1000.0])
@@ -100,3 +105,85 @@ def test_with_costs_on_the_ladder_more_rows_come_through_inside_the_bound() -> N
     }
     assert len(runs[True].kept) > 1.25 * len(runs[False].kept)
     assert runs[True].latency(0.99, since=3000.0) <= 210.0
+
+
+CHEAP_AND_DEAR = [0.55] * 9 + [5.05]
+DEAR = 9
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_learned_costs_bring_more_rows_through_inside_the_bound(seed: int) -> None:
+    """As above, but nobody says which kind is the dear one."""
+    known, learned, blind = (
+        play(
+            lambda at: 2.0 if at >= 3000.0 else 0.4, 15_000.0, costs=CHEAP_AND_DEAR, aware=aware, learns=learns,
+            seed=seed,
+        )
+        for aware, learns in ((True, False), (False, True), (False, False))
+    )  # fmt: skip
+    assert len(learned.kept) > 1.4 * len(blind.kept)
+    assert len(learned.kept) > 0.97 * len(known.kept)
+    assert learned.latency(0.99, since=3000.0) <= 210.0
+    assert learned.lost(DEAR, since=4000.0) > 0.7
+    assert all(learned.lost(kind, since=4000.0) < 0.4 for kind in range(DEAR))
+    ages = {
+        is_dear: [age for _, kind, age, passed in learned.kinds if not passed and (kind == DEAR) is is_dear]
+        for is_dear in (True, False)
+    }
+    assert statistics.median(ages[True]) < statistics.median(ages[False])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pauses_do_not_make_a_kind_dear(seed: int) -> None:
+    """Stalls of hundreds of rows' work take a sixth of all time."""
+    stalls = busy_machine(20_000.0, seed, 500.0)
+    run = play(lambda at: 2.0, 20_000.0, stalls=stalls, costs=[1.0] * 10, learns=True, seed=seed)
+    lost = [run.lost(kind, since=3000.0) for kind in range(10)]
+    assert max(lost) - min(lost) < 0.15
+    told = play(lambda at: 2.0, 20_000.0, stalls=stalls, costs=CHEAP_AND_DEAR, learns=True, seed=seed)
+    assert told.lost(DEAR, since=3000.0) > max(told.lost(kind, since=3000.0) for kind in range(DEAR)) + 0.2
+
+
+def test_a_change_of_costs_is_followed() -> None:
+    """The dear kind becomes a cheap one, and another one dear."""
+
+    def costs_at(at: float) -> list[float]:
+        return CHEAP_AND_DEAR if at < 10_000.0 else CHEAP_AND_DEAR[::-1]
+
+    run = play(lambda at: 2.0, 25_000.0, costs=CHEAP_AND_DEAR, costs_at=costs_at, learns=True)
+    later = [run.lost(kind, since=17_000.0) for kind in range(10)]
+    assert later[0] > 0.7
+    assert max(later[1:]) < 0.4
+
+
+def test_a_key_that_was_slow_while_the_code_was_cold_is_not_dear_for_ever() -> None:
+    run = play(
+        lambda at: 2.0, 20_000.0, costs=[1.0] * 10, learns=True,
+        costs_at=lambda at: [40.0] * 10 if at < 400.0 else [1.0] * 10,
+    )  # fmt: skip
+    lost = [run.lost(kind, since=8000.0) for kind in range(10)]
+    assert max(lost) - min(lost) < 0.15
+
+
+def test_before_enough_is_learned_every_row_costs_the_same() -> None:
+    costs = CostsOracle(lowest=50)
+    for row in range(FIRST_SAMPLES):
+        assert costs.cost(row * 10**6, 0, digest(row % 2)) == 1.0
+        costs.judged(1000, row * 10**6, digest(row % 2), True)
+    costs.cost(FIRST_SAMPLES * 10**6 + 10**7, 0, digest(0))
+    assert costs.samples == FIRST_SAMPLES
+    assert costs.cost(0, None, digest(1)) != 1.0
+    assert costs.cost(0, None, PRIME) == 1.0  # without a key
+
+
+def test_what_came_after_the_row_before_tells_nothing_of_its_cost() -> None:
+    """Nor does what follows a row that was dropped."""
+    costs = CostsOracle(lowest=50)
+    for row in range(1000):
+        costs.cost(row * 10**6, row - 20, digest(row % 2))
+        costs.judged(row, row * 10**6, digest(row % 2), True)
+    assert costs.samples == 0
+    for row in range(1000):
+        costs.cost(row * 10**6, 0, digest(row % 2))
+        costs.judged(1000 + row, row * 10**6, digest(row % 2), False)
+    assert costs.samples == 1

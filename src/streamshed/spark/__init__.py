@@ -11,7 +11,8 @@
                  cost_stage (what they do), mail (how they report), cost_control (what is learned of it)
     real_time/   `ss.shed(…, trigger="real-time")`: ladder_shed, ladder_shedder (the handle; aged_stream in common
                  with that of networks), age_ladder, road_map_ladder, ladder_rule and LadderRule.java (who passes),
-                 executor_control (what is in force), ladder_books, task_arrays, refusals
+                 learned_costs and LearnedCosts.java (what rows cost), executor_control (what is in force),
+                 ladder_books, task_arrays, refusals
     planned_handle   what handles have whose plans the one controller makes: drop-in and networks
     handle       what every handle has
     watch/       what the queries did: session_monitor, query_watch, progress, plan_counts, stage_times, clock_skew

@@ -81,20 +81,20 @@ def check_arrival(events: DataFrame, arrived: str) -> Column:
     return column
 
 
-def check_keys(events: DataFrame, key: str | Sequence[str]) -> list[Column]:
+def check_keys(events: DataFrame, key: str | Sequence[str], what: str = "key") -> list[Column]:
     if not isinstance(key, (str, Sequence)):
-        raise InvalidArgument("key must name a column, or several", got=repr(key), hint='key="user_id"')
+        raise InvalidArgument(f"{what} must name a column, or several", got=repr(key), hint=f'{what}="user_id"')
     names = [key] if isinstance(key, str) else list(key)
     if not names:
         raise InvalidArgument(
-            "key must name at least one column", got="an empty list", hint="leave key out instead"
+            f"{what} must name at least one column", got="an empty list", hint=f"leave {what} out instead"
         )
-    return [check_column(events, column, "key") for column in names]
+    return [check_column(events, column, what) for column in names]
 
 
-def check_hashable(events: DataFrame, key: str | Sequence[str]) -> list[Column]:
+def check_hashable(events: DataFrame, key: str | Sequence[str], what: str = "key") -> list[Column]:
     """Keys that Spark SQL can hash."""
-    keys = check_keys(events, key)
+    keys = check_keys(events, key, what)
     for field in events.select(*keys).schema:
         kind = field.dataType.simpleString()
         if not hashable(kind):

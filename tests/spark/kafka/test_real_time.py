@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 import streamshed as ss
 from streamshed.lab.bench.kafka import Broker
+from streamshed.spark.real_time.age_ladder import RUNGS
 from streamshed.spark.real_time.ladder_shedder import LadderShedder
 from tests.spark.helpers import wait_for
 from tests.spark.kafka.helpers import numbers, put_numbers, read, running, topic, wait_for_numbers
@@ -138,3 +139,37 @@ def test_classes_go_in_order_and_what_has_no_age_or_one_from_the_future_stays(
     assert told is not None
     assert told[1] == f"{report.misdated:,}"
     handle.close()
+
+
+@pytest.mark.complains  # all rows seem to be a minute old
+def test_what_rows_cost_is_learned_from_the_work_behind_the_drop(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """Two classes, to see on which rungs the rows of each stand; all of them would go."""
+    into, out = topic(broker), topic(broker)
+    rows = 6000
+    events = numbers(read(spark, broker, into)).withColumn("kind", F.col("n") % 2)
+    classes = {"dear": "kind = 0"}
+    kept = ss.shed(
+        events, "50 ms", trigger="real-time", mode="dry-run", cost_key="kind", classes=classes, name="learns"
+    )
+    handle = ladder(kept)
+    times = F.when(F.col("kind") == 0, 300).otherwise(1)
+    digests = F.aggregate(
+        F.array_repeat(F.lit(0), times), F.col("value").cast("string"), lambda text, _: F.sha2(text, 256)
+    )
+    done = kept.where(F.length(digests) == 64).where(F.col("n") == rows - 1)
+    with running(done.select("value"), broker, out, tmp_path, batch="6 seconds") as query:
+        put_numbers(broker, into, 0, rows, age=60.0)
+        wait_for_numbers(broker, out, rows - 1, query)
+        wait_for(lambda: handle.report().arrived == rows)
+    counts = handle.by_class
+    assert handle.report().kept == rows
+    heights = {name: average(counts[name].shed) for name in ("dear", "others")}
+    assert heights["dear"] < 0.75 * RUNGS / 2 < 1.25 * RUNGS / 2 < heights["others"]
+    handle.close()
+
+
+def average(by_rung: tuple[int, ...]) -> float:
+    """The rung on which rows stand, on average."""
+    return sum(rung * count for rung, count in enumerate(by_rung)) / sum(by_rung)

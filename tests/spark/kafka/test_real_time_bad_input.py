@@ -38,6 +38,11 @@ def events(spark: SparkSession, source: Path) -> DataFrame:
         ({"arrived": "at", "value": "nonsense +"}, "value is not an expression"),
         ({"arrived": "at", "cost": "priority"}, "cost must be a number"),
         ({"arrived": "at", "cost": len}, "calls no Python functions, and ss.load_aware"),
+        ({"arrived": "at", "cost_key": "whom"}, "cost_key names a column that the stream does not have"),
+        ({"arrived": "at", "cost_key": ["user", "whom"]}, "cost_key names a column that the stream does not have"),
+        ({"arrived": "at", "cost_key": []}, "cost_key must name at least one column"),
+        ({"arrived": "at", "cost_key": len}, "cost_key must name a column"),
+        ({"arrived": "at", "cost_key": "user", "cost": "id"}, "either given or learned"),
         ({"arrived": "at", "weight": "w"}, "weight has no meaning"),
         ({"arrived": "at", "rotate": "1 hour"}, "rotate has no meaning"),
     ],
@@ -56,6 +61,14 @@ def test_other_triggers_and_parameters_of_the_other_mode_are_refused(events: Dat
         ss.shed(events, "4 seconds", classes={"gold": "id = 1"})
     with pytest.raises(ss.InvalidArgument, match="cost has no meaning without"):
         ss.shed(events, "4 seconds", cost="id")
+    with pytest.raises(ss.InvalidArgument, match=r"cost_key has no meaning without(.|\n)*ss\.load_aware"):
+        ss.shed(events, "4 seconds", cost_key="user")
+
+
+def test_a_cost_key_has_to_be_of_a_kind_that_spark_can_hash(events: DataFrame) -> None:
+    labelled = events.withColumn("labels", F.create_map(F.lit("a"), F.col("id")))
+    with pytest.raises(ss.InvalidArgument, match=r"of a type that Spark can hash(.|\n)*map<"):
+        ss.shed(labelled, "200 ms", arrived="at", trigger="real-time", cost_key=["user", "labels"])
 
 
 def test_steps_that_real_time_mode_refuses_are_named(spark: SparkSession, events: DataFrame, source: Path) -> None:

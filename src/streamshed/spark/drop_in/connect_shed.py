@@ -54,6 +54,7 @@ _DEFAULTS = {
     "classes": None,
     "value": None,
     "cost": None,
+    "cost_key": None,
 }
 _numbers = itertools.count(1)
 _handles: weakref.WeakValueDictionary[str, ConnectShedder] = weakref.WeakValueDictionary()

@@ -74,6 +74,7 @@ def shed(
     classes: Mapping[str, str | tuple[str, float]] | None = None,
     value: str | Column | None = None,
     cost: str | Column | None = None,
+    cost_key: str | Sequence[str] | None = None,
 ) -> DataFrame:
     """Keep the queries behind a streaming DataFrame inside a latency bound, by dropping rows.
 
@@ -150,8 +151,11 @@ def shed(
         up to chance.
     cost
         In real-time mode: a number that says how dear a row is, 1 for a usual one. Of rows that are worth the
-        same, dear ones go at a younger age, so that more rows come through. For costs that have to be learned,
-        and for Python functions, there is `ss.load_aware`, in micro-batches.
+        same, dear ones go at a younger age, so that more rows come through.
+    cost_key
+        In real-time mode, instead of `cost`: column or columns on which a row's cost depends. What rows of a key
+        cost is learned while the job runs, by each task from the time that its own rows take. For Python
+        functions there is `ss.load_aware`, in micro-batches, which learns costs as well.
 
     Notes
     -----
@@ -193,6 +197,7 @@ def shed(
             classes=classes,
             value=value,
             cost=cost,
+            cost_key=cost_key,
         )
     check_stream(events)
     spark = events.sparkSession
@@ -221,10 +226,17 @@ def shed(
             classes=classes,
             value=value,
             cost=cost,
+            cost_key=cost_key,
             name=name,
         )
     check_choice("trigger", trigger, (MICRO_BATCH, REAL_TIME))
     _check_unused({"classes": classes, "value": value, "cost": cost}, 'without trigger="real-time"')
+    if cost_key is not None:
+        raise InvalidArgument(
+            'cost_key has no meaning without trigger="real-time"',
+            got=f"cost_key={cost_key!r}",
+            hint="leave cost_key out; ss.load_aware learns what rows cost in micro-batches",
+        )
     protected = check_protect(events, protect)
     allowed = check_budget(budget, bound)
     lowest = FLOOR if floor is None else check_floor(floor)

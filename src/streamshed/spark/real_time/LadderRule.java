@@ -6,7 +6,7 @@ public Object generate(Object[] references) {
   return new LadderRule(references);
 }
 
-final class LadderRule implements java.util.function.LongBinaryOperator {
+final class LadderRule implements java.util.function.LongBinaryOperator, java.util.function.LongFunction {
   // What is in force: version, mode, lowest rung, interval, bound, then for each class the least hash that passes
   // at any age, then the limits by class and rung.
   private static final int VERSION = 0, MODE = 1, LOWEST = 2, INTERVAL = 3, BOUND = 4, SHARES = 5;
@@ -20,17 +20,20 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   private static final int STALL = 4; // a quarter of an interval between two rows: the task stood still
   private static final int SHORT = 5; // intervals for which rows may be old that are younger than half a bound
   private static final int PATIENCE = 10; // bounds that a queue is given to get short by itself
+  private static final int WAITING = 2; // half the age of the lowest rung: a row as old as that waits for the task
 
   private final int stream; // whose control it is
   private final int classes;
   private final int rungs;
   private final boolean walks; // whether rungs are rows of a road map, of which the answer is the one in force
-  private final java.util.concurrent.atomic.AtomicLongArray clock; // in place of the machine's own; or null
+  private final java.util.concurrent.atomic.AtomicLongArray clock; // in place of the machine's own, with nanoseconds
+  // in its second place where costs are learned; or null
   private final int bins;
   private final double least;
   private final double ratio;
   private final int firstClass;
   private final long[] counts;
+  private final LearnedCosts costs; // or null
   private long[] table;
   private boolean begun = false;
   private boolean passed = true; // whether the row before did
@@ -39,6 +42,10 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
   private long stood; // when it last ceased to
   private long seen, aged; // the last row with an age: when it came, and how old it was
   private long old, ran, fell; // since `since`: how long rows were old, the task ran, and by how much ages fell
+  private boolean timed = false; // whether the row before passed, so that its work is what the time went into
+  private long entered, left; // when this row came, and the row before went on to its work: nanoseconds
+  private long digest, digestBefore; // of their cost keys
+  private double height; // what this row is worth, or chance: 0 ... 1
 
   LadderRule(Object[] references) {
     stream = ((Integer) references[0]).intValue();
@@ -50,6 +57,7 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
     ratio = Math.log(((Double) references[6]).doubleValue());
     clock = (java.util.concurrent.atomic.AtomicLongArray) references[8];
     walks = ((Boolean) references[9]).booleanValue();
+    costs = references[10] == null ? null : new LearnedCosts(numbers((byte[]) references[10]));
     firstClass = 8 + bins;
     counts = new long[firstClass + classes * (1 + rungs)];
     // The accumulator holds on to the array: the driver gets what it is at the task's end.
@@ -62,22 +70,48 @@ final class LadderRule implements java.util.function.LongBinaryOperator {
     return result;
   }
 
+  // The rule for a row whose cost is learned; it is asked at once, for this row. costed: the digest of its cost key in
+  // the 31 low bits, all of them set if it has none, and its height on the ladder in the 32 above.
+  public Object apply(long costed) {
+    entered = nanos();
+    digest = costed & 0x7fffffffL;
+    height = (costed >>> 31) / 4294967296.0;
+    return this;
+  }
+
+  private long nanos() {
+    return clock == null ? System.nanoTime() : clock.get(1);
+  }
+
   // arrived: when the row did, Long.MIN_VALUE if nobody knows. row: its hash in the 53 low bits, its rung over all
   // classes in the 9 above, then whether it is protected. The answer: 0 it passes, 1 it would go, 2 it goes.
   // On a road map it is the number of its row that is in force for this row, from 1; 0: it passes everywhere.
   public long applyAsLong(long arrived, long row) {
+    boolean dated = arrived != Long.MIN_VALUE;
+    if (timed && dated && arrived <= now - table[LOWEST] / WAITING) costs.add(digestBefore, entered - left);
     tick();
     if (walks) return walk(arrived, row);
     long hash = row & ((1L << 53) - 1);
     int rung = (int) (row >>> 53) & 511;
+    if (costs != null) rung = rung / rungs * rungs + step();
     boolean isProtected = (row >>> 62) != 0;
-    boolean dated = arrived != Long.MIN_VALUE;
     long age = dated ? now - arrived : 0L;
     boolean late = table[MODE] != 0 && dated && isLate(age, rung, hash) && !isProtected;
     boolean falls = late && table[MODE] == 2;
     passed = !falls;
     count(rung, dated, age, late, falls);
+    if (costs != null) {
+      timed = passed;
+      digestBefore = digest;
+      left = nanos();
+    }
     return falls ? 2L : late ? 1L : 0L;
+  }
+
+  // The rung of a row within its class, by what it is learned to cost.
+  private int step() {
+    double cost = costs.relative(digest);
+    return Math.min(rungs - 1, (int) ((cost == 1.0 ? height : Math.pow(height, cost)) * rungs));
   }
 
   private long walk(long arrived, long hash) {

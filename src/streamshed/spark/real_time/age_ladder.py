@@ -7,7 +7,8 @@
     without a break, and it will not be gone by itself within 10·B
 
 Age is the signal of overload: a queue that stands makes all rows older, and rung after rung closes, the least
-valued first, until what still passes is what the job can do. Nothing is predicted, learned or steered.
+valued first, until what still passes is what the job can do. Nothing is predicted or steered, and nothing but
+costs is ever learned.
 
 - With one limit for all, whatever is kept is as old as the limit: a standing queue. On a ladder the queue stays as
   short as the load allows; the square keeps most rungs low. At x times the capacity a ladder of one class, on
@@ -30,7 +31,8 @@ valued first, until what still passes is what the job can do. Nothing is predict
 - **Costs.** Of rows of equal worth the dearest should go first: for the same work that is saved, fewer rows are
   lost, which is what Load-Aware Shedding does. [3] A row that costs c times as much as a usual one stands at the
   height hᶜ, where h is what it is worth, or chance. Where the share θ of usual rows is gone, θ^(1/c) of its like
-  are: a dear row needs a younger age to enter, a cheap one may be older.
+  are: a dear row needs a younger age to enter, a cheap one may be older. Costs are given, or learned
+  (`learned_costs`).
 
 [1] K. Nichols, V. Jacobson: Controlling Queue Delay. ACM Queue 10(5), 2012.
 [2] H. Zhou et al.: Overload Control for Scaling WeChat Microservices. SoCC 2018.

@@ -1,4 +1,5 @@
 """The ladder inside a plan: one call for each row, of a rule that every executor compiles (`LadderRule.java`).
+Where costs are learned (`learned_costs`), there is a second one, by which the rule is told the row's cost key.
 
 A row goes if all of this holds:
 
@@ -28,6 +29,7 @@ from streamshed.spark.native import Native
 from streamshed.spark.real_time.age_ladder import RUNGS
 from streamshed.spark.real_time.executor_control import ExecutorControl
 from streamshed.spark.real_time.ladder_books import BINS, LadderBooks
+from streamshed.spark.real_time.learned_costs import cost_hashes, costed, packed_hashes
 
 VERDICT = "_streamshed_verdict"
 KEPT, WOULD_FALL, FALLS = 0, 1, 2
@@ -37,6 +39,9 @@ MOST_CLASSES = 16
 _RUNG_BITS = RUNGS.bit_length() - 1
 _MODES = {Mode.OFF: 0, Mode.DRY_RUN: 1, Mode.ENFORCE: 2}
 _UNKNOWN = -(1 << 63)
+_RULE = "java.util.function.LongBinaryOperator"
+_SOURCES = files("streamshed.spark.real_time")
+_PARTS = ("LadderRule.java", "LearnedCosts.java")
 
 
 class Ladder(Protocol):
@@ -77,44 +82,60 @@ def judged(
     worth: Column | None,
     protected: Column | None,
     cost: Column | None = None,
+    digest: Column | None = None,
 ) -> DataFrame:
     """The stream with a verdict on every row.
 
     `number` of its class; `worth` is between 0 and 1, and chance decides where there is none; `cost`: how many
-    times as dear it is as a usual row.
+    times as dear it is as a usual row; `digest`: of its cost key, for a rule that learns costs.
     """
+    native = Native(events.sparkSession)
+    height = (row_hash / F.lit(float(1 << HASH_BITS))) if worth is None else _height(worth)
     rung = F.shiftright(row_hash, HASH_BITS - _RUNG_BITS)
-    if worth is not None or cost is not None:
-        height = (row_hash / F.lit(float(1 << HASH_BITS))) if worth is None else worth.cast("double")
+    if digest is not None:
+        rung = F.lit(0)  # which one it is within its class, the rule finds by what it has learned
+        rule = native.invoke(rule, "apply", _RULE, costed(digest, height))
+    elif worth is not None or cost is not None:
         if cost is not None:
-            height = F.pow(F.greatest(height, F.lit(0.0)), _usual(cost))
-        step = F.floor(height * F.lit(float(RUNGS)))
-        # A row of which nobody knows what it is worth stands on the highest.
-        rung = F.coalesce(F.least(F.greatest(step, F.lit(0)), F.lit(RUNGS - 1)), F.lit(RUNGS - 1)).cast("bigint")
+            height = F.pow(height, _usual(cost))
+        rung = F.least(F.floor(height * F.lit(float(RUNGS))), F.lit(RUNGS - 1)).cast("bigint")
     place = (number * F.lit(RUNGS)).cast("bigint") + rung
     row = F.shiftleft(place, HASH_BITS).bitwiseOR(row_hash)
     if protected is not None:
         row = row + F.when(protected, F.lit(1 << 62)).otherwise(F.lit(0)).cast("bigint")
-    native = Native(events.sparkSession)
     return events.select("*", native.invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row).alias(VERDICT))
 
 
 def rule_of(
-    spark: SparkSession, control: ExecutorControl, books: LadderBooks, clock: Any = None, *, walks: bool = False
+    spark: SparkSession,
+    control: ExecutorControl,
+    books: LadderBooks,
+    clock: Any = None,
+    *,
+    walks: bool = False,
+    learns: bool = False,
 ) -> Column:
     """The rule, an object that each task makes for itself.
 
-    `clock`: an AtomicLongArray to be read instead. `walks`: rungs are rows of a road map (`cursors`).
+    `clock`: an AtomicLongArray to be read instead. `walks`: rungs are rows of a road map (`cursors`). `learns`:
+    what rows cost, by a key; the rule is then told each row's digest before it is asked (`judged`).
     """
-    source = files("streamshed.spark.real_time").joinpath("LadderRule.java").read_text(encoding="utf-8")
+    source = "".join(_SOURCES.joinpath(name).read_text(encoding="utf-8") for name in _PARTS)
     references = [control.stream, control.holder, books.classes, books.rungs, BINS, LEAST, RATIO]
-    references += [books.accumulator, clock, walks]
-    return Native(spark).compiled(source, references, "java.util.function.LongBinaryOperator")
+    references += [books.accumulator, clock, walks, packed_hashes(cost_hashes()) if learns else None]
+    return Native(spark).compiled(source, references, "java.util.function.LongFunction" if learns else _RULE)
 
 
 def cursor_of(spark: SparkSession, rule: Column, arrival: Column, row_hash: Column) -> Column:
     """The number of the row of the road map that is in force for a row; 0: none."""
     return Native(spark).invoke(rule, "applyAsLong", "bigint", _arrived(arrival), row_hash)
+
+
+def _height(worth: Column) -> Column:
+    """What a row is worth, between 0 and 1. One of which nobody knows it stands highest."""
+    # Spark's `greatest` leaves nulls out: first they have to be gone.
+    known = F.coalesce(F.nanvl(worth.cast("double"), F.lit(1.0)), F.lit(1.0))
+    return F.least(F.greatest(known, F.lit(0.0)), F.lit(1.0))
 
 
 def _usual(cost: Column) -> Column:

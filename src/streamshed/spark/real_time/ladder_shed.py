@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -10,12 +10,19 @@ from pyspark.sql.types import NumericType
 
 from streamshed.errors import InvalidArgument
 from streamshed.records import Mode
-from streamshed.spark.arguments import check_arrival, check_expression, check_floor, check_protect
+from streamshed.spark.arguments import (
+    check_arrival,
+    check_expression,
+    check_floor,
+    check_hashable,
+    check_protect,
+)
 from streamshed.spark.real_time.age_ladder import OTHERS, AgeLadder
 from streamshed.spark.real_time.executor_control import ExecutorControl
 from streamshed.spark.real_time.ladder_books import LadderBooks
 from streamshed.spark.real_time.ladder_rule import FALLS, MOST_CLASSES, VERDICT, judged, rule_of, table_of
 from streamshed.spark.real_time.ladder_shedder import LadderShedder
+from streamshed.spark.real_time.learned_costs import cost_digest
 from streamshed.spark.real_time.refusals import check_operators, check_real_time
 from streamshed.spark.watch.plan_counts import ARRIVED, KEPT, mark, next_serial
 from streamshed.spark.watch.session_monitor import SessionMonitor
@@ -39,6 +46,7 @@ def ladder_shed(
     classes: Classes | None,
     value: str | Column | None,
     cost: str | Column | None,
+    cost_key: str | Sequence[str] | None,
     name: str | None,
 ) -> DataFrame:
     """Drop rows by their age; see `shed`."""
@@ -52,6 +60,7 @@ def ladder_shed(
     dear = _number(
         events, cost, "cost", "a number: 1 for a usual row, 2 for one that is twice as dear", _COST_HINT
     )
+    digest = _digest(events, cost, cost_key)
     ladder = AgeLadder(bound, (*conditions, OTHERS), shares, floor)
     control = ExecutorControl(spark, table_of(ladder, Mode.OFF))
     serial = next_serial()
@@ -61,9 +70,9 @@ def ladder_shed(
     number = F.lit(len(conditions))
     for place, condition in reversed(list(enumerate(conditions.values()))):
         number = F.when(condition, F.lit(place)).otherwise(number)
-    rule = rule_of(spark, control, books)
+    rule = rule_of(spark, control, books, learns=digest is not None)
     incoming = events.where(mark(serial, ARRIVED))
-    verdicts = judged(incoming, rule, arrival, row_hash, number, worth, protected, dear)
+    verdicts = judged(incoming, rule, arrival, row_hash, number, worth, protected, dear, digest)
     kept = verdicts.where(F.col(VERDICT) != F.lit(FALLS)).where(mark(serial, KEPT)).drop(VERDICT)
     SessionMonitor.of(spark).add(shedder)
     return kept
@@ -104,6 +113,19 @@ def _classes(events: DataFrame, classes: Classes | None) -> tuple[dict[str, Colu
         conditions[label] = checked
         shares[label] = check_floor(share, f"the share of class {label!r}")
     return conditions, shares
+
+
+def _digest(events: DataFrame, cost: str | Column | None, cost_key: str | Sequence[str] | None) -> Column | None:
+    """Of the cost key, if costs are to be learned."""
+    if cost_key is None:
+        return None
+    if cost is not None:
+        raise InvalidArgument(
+            "what rows cost is either given or learned",
+            got=f"cost={cost!r} and cost_key={cost_key!r}",
+            hint="leave out cost to have it learned, or cost_key if you know it",
+        )
+    return cost_digest(check_hashable(events, cost_key, "cost_key"))
 
 
 def _number(events: DataFrame, given: object, what: str, must_be: str, hint: str) -> Column | None:
