@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ log = logging.getLogger("streamshed")
 
 SHUFFLE = "spark.sql.shuffle.partitions"
 _REAL_TIME = "RealTimeTrigger"
+_PATIENCE = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,20 @@ class SlotsWanted:
 
 def check_slots(spark: SparkSession, wanted: Mapping[str, SlotsWanted]) -> None:
     """Refuse queries that would wait for slots."""
-    try:
-        there, held = slots_there(spark), slots_held(spark)
-    except Py4JError as error:
-        log.debug("how many slots there are is not known (%s)", error)
-        return
     needed = sum(each.all for each in wanted.values())
-    if there is None or needed + held <= there:
-        return
+    # Executors come some time after their session; in local mode there are none to wait for.
+    until = time.monotonic() + (0.0 if spark.sparkContext._jsc.sc().isLocal() else _PATIENCE)
+    while True:
+        try:
+            there, held = slots_there(spark), slots_held(spark)
+        except Py4JError as error:
+            log.debug("how many slots there are is not known (%s)", error)
+            return
+        if there is None or needed + held <= there:
+            return
+        if time.monotonic() >= until:
+            break
+        time.sleep(0.2)
     each = "; ".join(f"{name}: {slots}" for name, slots in wanted.items())
     others = f", of which other real-time queries hold {held}" if held else ""
     shuffles = any(slots.shuffled for slots in wanted.values())
