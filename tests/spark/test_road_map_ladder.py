@@ -13,9 +13,11 @@ from pyspark.sql import functions as F
 from streamshed.network import Builder, Catalog, Network
 from streamshed.network.generate import NetworkShape, generate
 from streamshed.policies.registry import network_policy
+from streamshed.quality import Report
+from streamshed.quality.row_counts import RowCounts
 from streamshed.spark.network.arc_counts import ArcCounts
 from streamshed.spark.network.query_layout import NetworkLayout
-from streamshed.spark.network.real_time_network import slots_without_raw
+from streamshed.spark.network.real_time_network import slots_without_raw, with_would_shed
 from streamshed.spark.network.real_time_plan import HASH, SourcePlan, steps_of
 from streamshed.spark.network.slots import WHOLE, row_hash
 from streamshed.spark.real_time.road_map_ladder import RoadMapLadder
@@ -105,6 +107,13 @@ def _without_unions(seed: int) -> Network:
         if all(box.op != "union" for box in network.boxes) and len(ladder_of(network, POLICIES[0]).rows) > 10:
             return network
     raise AssertionError("no network")
+
+
+def test_what_a_dry_run_would_have_shed_is_there_when_batches_are_added_up() -> None:
+    (layout,) = NetworkLayout.in_real_time(triage()).queries
+    arcs = {on: RowCounts(100) for on in layout.arcs}
+    batch = Report.of_network({"s": 100}, with_would_shed(arcs, layout, 0.25))
+    assert Report().plus(batch).plus(batch).would_shed == 50
 
 
 @pytest.mark.spark

@@ -28,7 +28,7 @@ from streamshed.spark.real_time.executor_control import ExecutorControl
 from streamshed.spark.real_time.ladder_books import LadderBooks, LadderCounts, RungCounts
 from streamshed.spark.real_time.ladder_rule import cursor_of, rule_of, table_of
 from streamshed.spark.real_time.road_map_ladder import RoadMapLadder
-from streamshed.spark.real_time.task_slots import check_slots
+from streamshed.spark.real_time.task_slots import check_slots, partitions_of
 from streamshed.spark.watch.plan_counts import next_serial
 from streamshed.spark.watch.query_watch import QueryWatch
 from streamshed.spark.watch.session_monitor import SessionMonitor
@@ -110,7 +110,8 @@ class RealTimeNetwork(AgedStream):
     ) -> None:
         """Start the queries, if there are slots for all; `options` by output."""
         streams = self.streams(rows, topics)
-        check_slots(self._spark, {name: part.slots_wanted(rows) for name, part in self._parts.items()})
+        partitions = {name: partitions_of(each) for name, each in rows.items()}
+        check_slots(self._spark, {name: part.slots_wanted(partitions) for name, part in self._parts.items()})
         for name, part in self._parts.items():
             part.start(streams[name], options[part.layout.outputs[0]], trigger)
 
@@ -214,7 +215,7 @@ class RealTimeNetwork(AgedStream):
         would_shed = saved if self.mode is Mode.DRY_RUN else 0.0
         return replace(
             report,
-            by_arc=_with_would_shed(report.by_arc, part.layout, would_shed / max(1, counts.arrived)),
+            by_arc=with_would_shed(report.by_arc, part.layout, would_shed / max(1, counts.arrived)),
             would_shed=round(would_shed),
             misdated=counts.misdated,
             over_bound=int(counts.ages.worst > self.latency),
@@ -228,7 +229,7 @@ def _folder(layout: QueryLayout) -> str:
     return f"query-{layout.outputs[0]}" if layout.stateful else "query"
 
 
-def _with_would_shed(arcs: Mapping[str, RowCounts], layout: QueryLayout, share: float) -> dict[str, RowCounts]:
+def with_would_shed(arcs: Mapping[str, RowCounts], layout: QueryLayout, share: float) -> dict[str, RowCounts]:
     """Counts of arcs, with a share of what came from sources as dropped there: reports add up by arcs."""
     return {
         on: replace(rows, would_shed=share * rows.arrived) if ends(on)[0] in layout.sources else rows

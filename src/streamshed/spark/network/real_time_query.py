@@ -20,7 +20,7 @@ from streamshed.spark.network.slots import Slots
 from streamshed.spark.real_time.ladder_books import LadderBooks, LadderCounts
 from streamshed.spark.real_time.refusals import check_operators
 from streamshed.spark.real_time.road_map_ladder import RoadMapLadder
-from streamshed.spark.real_time.task_slots import SlotsWanted, partitions_of, shuffle_partitions
+from streamshed.spark.real_time.task_slots import SlotsWanted, shuffle_partitions
 
 CursorOf = Callable[[LadderBooks], Callable[[Column, Column], Column]]
 """For the books of a source, what makes the cursor of its rows, from when one arrived and its hash."""
@@ -116,9 +116,9 @@ class RealTimeQuery:
         check_operators(made)
         return made
 
-    def slots_wanted(self, rows: Mapping[str, DataFrame]) -> SlotsWanted:
-        """For its tasks, all of which run at once."""
-        reading = sum(partitions_of(rows[name]) for name in self.layout.sources)
+    def slots_wanted(self, partitions: Mapping[str, int]) -> SlotsWanted:
+        """For its tasks, all of which run at once; `partitions` by source."""
+        reading = sum(partitions[name] for name in self.layout.sources)
         shuffled = 0 if self._window is None else shuffle_partitions(self._spark, self.checkpoint)
         return SlotsWanted(reading, shuffled)
 
