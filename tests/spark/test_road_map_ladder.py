@@ -13,8 +13,11 @@ from pyspark.sql import functions as F
 from streamshed.network import Builder, Catalog, Network
 from streamshed.network.generate import NetworkShape, generate
 from streamshed.policies.registry import network_policy
+from streamshed.quality import Report
+from streamshed.quality.row_counts import RowCounts
 from streamshed.spark.network.arc_counts import ArcCounts
-from streamshed.spark.network.real_time_network import slots_without_raw
+from streamshed.spark.network.query_layout import NetworkLayout
+from streamshed.spark.network.real_time_network import slots_without_raw, with_would_shed
 from streamshed.spark.network.real_time_plan import HASH, SourcePlan, steps_of
 from streamshed.spark.network.slots import WHOLE, row_hash
 from streamshed.spark.real_time.road_map_ladder import RoadMapLadder
@@ -106,6 +109,13 @@ def _without_unions(seed: int) -> Network:
     raise AssertionError("no network")
 
 
+def test_what_a_dry_run_would_have_shed_is_there_when_batches_are_added_up() -> None:
+    (layout,) = NetworkLayout.in_real_time(triage()).queries
+    arcs = {on: RowCounts(100) for on in layout.arcs}
+    batch = Report.of_network({"s": 100}, with_would_shed(arcs, layout, 0.25))
+    assert Report().plus(batch).plus(batch).would_shed == 50
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("shape", ["triage", "unions"])
@@ -122,13 +132,14 @@ def test_spark_drops_what_the_road_map_says(spark: SparkSession, policy: str, sh
     frame = spark.createDataFrame(rows, "n DOUBLE, cursor LONG").select(
         "n", F.timestamp_millis("cursor").alias("at")
     )
+    (layout,) = NetworkLayout.in_real_time(network).queries
     plan = SourcePlan(
-        network, source, slots_without_raw(network), ladder, frame, lambda at, _: F.unix_millis(at), next_serial()
+        layout, source, slots_without_raw(network), ladder, frame, lambda at, _: F.unix_millis(at), next_serial()
     )
-    counts = ArcCounts(spark, list(steps_of(network, source)))
+    counts = ArcCounts(spark, steps_of(layout, source.name))
     topics = {output.name: f"topic-{output.name}" for output in network.outputs}
     messages = plan.outputs(topics, counts)
-    assert [step.arc for step in plan.steps] == steps_of(network, source)
+    assert [step.arc for step in plan.steps] == steps_of(layout, source.name)
     found = sorted((m.topic, m.value.decode()) for m in messages.collect())
     came, passed = counts.take()
 

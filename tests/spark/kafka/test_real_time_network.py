@@ -232,10 +232,10 @@ def test_what_real_time_mode_does_not_run_is_named_before_anything_starts(
     out = sinks(broker, "a", "b")
     stateful = (
         Builder("w").source("events", "n INT, at TIMESTAMP", arrived="at", watermark="1 second")
-        .aggregate("counts", "events", "1 second", {"n": "count(*)"}).output("evens", "counts").build()
+        .top_k("best", "events", 3, "n", "1 second").output("evens", "best").build()
     )  # fmt: skip
     cases: list[tuple[Network, dict[str, Any], dict[str, Any], str]] = [
-        (stateful, {"evens": out["evens"]}, {}, "boxes.counts"),
+        (stateful, {"evens": out["evens"]}, {}, "boxes.best"),
         (network(), {**out, "all": "memory"}, {}, "outputs.all.write"),
         (network(), {**out, "all": {"format": "kafka", "options": {"topic": "b"}}}, {}, "same options"),
         (

@@ -101,7 +101,8 @@ def _through_network(events: DataFrame, bound: float) -> DataFrame:
     tier = F.expr(f"CASE WHEN {CLASSES['gold']} THEN 0 WHEN {CLASSES['silver']} THEN 1 ELSE 2 END")
     text = F.col("value").cast("string")
     rows = events.select("key", tier.alias("tier"), text.alias("value"), F.col("timestamp").alias("at"))
-    return running.stream({"events": rows}, {name: name for name in TIERS})
+    (stream,) = running.streams({"events": rows}, {name: name for name in TIERS}).values()
+    return stream
 
 
 def optimum(fits: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Network, Udf, arc, ends, inputs
+from streamshed.network.graph import Box, Network, Output, Udf, arc, ends, inputs
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class QueryLayout:
     @cached_property
     def arcs(self) -> tuple[str, ...]:
         return tuple(name for name in self.network.arcs if ends(name)[1] in self.nodes)
+
+    @cached_property
+    def heads(self) -> tuple[Box | Output, ...]:
+        """Everything that an arc enters: the boxes in order, then the outputs."""
+        return tuple(head for head in self.network.heads if head.name in self.nodes)
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
@@ -104,6 +109,29 @@ class NetworkLayout:
             for outputs, stateful in sorted([*fused, *queries], key=lambda one: order.index(one[0][0]))
         ]
         return NetworkLayout(network, tuple(made))
+
+    @staticmethod
+    def in_real_time(network: Network) -> NetworkLayout:
+        """In real-time mode all outputs without windows run in one query, whose tasks hold their slots anyway.
+
+        >>> from streamshed.network import Builder
+        >>> network = (
+        ...     Builder("n").source("s", "x DOUBLE, at TIMESTAMP", arrived="at")
+        ...     .filter("f", "s", "x > 0").aggregate("w", "f", "1 minute", {"n": "count(*)"})
+        ...     .output("p", "f").output("r", "w").build()
+        ... )
+        >>> [(query.name, query.outputs) for query in NetworkLayout.in_real_time(network).queries]
+        [('n', ('p',)), ('n-r', ('r',))]
+        """
+        below = {
+            output.name: any(box.makes_rows for box in network.above(output.name)[1]) for output in network.outputs
+        }
+        made = [
+            QueryLayout(network, f"{network.name}-{name}", (name,), True) for name, state in below.items() if state
+        ]
+        plain = tuple(name for name, state in below.items() if not state)
+        first = [QueryLayout(network, network.name, plain, False)] if plain else []
+        return NetworkLayout(network, (*first, *made))
 
     @cached_property
     def copies(self) -> Mapping[str, int]:

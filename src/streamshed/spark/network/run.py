@@ -123,8 +123,9 @@ def run(
     trigger
         As for Spark's `trigger`, such as `{"processingTime": "1 second"}` or `{"availableNow": True}`. With
         "real-time", a network of filters, maps and unions from Kafka to Kafka runs in one real-time query, and
-        the bound may be 200 ms: the rows of the road map are the rungs of an age ladder (docs/real-time.md). The
-        handle is then a `RealTimeNetwork`. `{"realTime": "1 minute"}` also says how long its batches last.
+        each output below a window in another one; the bound may be 200 ms. The rows of the road map are then the
+        rungs of an age ladder (docs/real-time.md), and the handle is a `RealTimeNetwork`. `{"realTime": "1
+        minute"}` also says how long its batches last.
     pin
         Drops to carry out from the first batch on, whatever the load is: see `RunningNetwork.pin`.
 

@@ -1,4 +1,4 @@
-"""`run(…, trigger="real-time")`: a network of stateless boxes in one real-time query, from Kafka to Kafka."""
+"""`run(…, trigger="real-time")`: a network in real-time queries, from Kafka to Kafka."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from streamshed.durations import seconds
 from streamshed.errors import InvalidArgument
 from streamshed.network.catalog import Catalog
-from streamshed.network.graph import Filter, InvalidNetwork, Map, Network, Problem, Union
+from streamshed.network.graph import Aggregate, Filter, InvalidNetwork, Map, Network, Problem, Union
 from streamshed.policies.contract import NetworkPolicy
 from streamshed.policies.road_map.table import TablePlanner
+from streamshed.quality.sic import below_a_window
 from streamshed.records import Mode
 from streamshed.spark.network.arc_counts import MOST_ARCS
 from streamshed.spark.network.prepare import check_boxes
+from streamshed.spark.network.query_layout import NetworkLayout
 from streamshed.spark.network.real_time_network import RealTimeNetwork
 from streamshed.spark.network.real_time_plan import steps_of
+from streamshed.spark.network.real_time_windows import window_of
 from streamshed.spark.orders.store import Store
 from streamshed.spark.real_time.refusals import check_real_time
 from streamshed.spark.real_time.road_map_ladder import RoadMapLadder
@@ -41,10 +44,15 @@ def real_time_trigger(trigger: Any) -> dict[str, str] | None:
     return None
 
 
-def check_for_real_time(network: Network, specs: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+Options = Mapping[str, Mapping[str, str]]
+"""Kafka's, by output."""
+
+
+def check_for_real_time(network: Network, specs: Mapping[str, Any]) -> tuple[dict[str, str], Options]:
     """Refuse what cannot run in real-time mode, all at once; the topic of each output, and Kafka's options."""
     problems = [*_boxes(network), *_sources(network)]
     topics: dict[str, str] = {}
+    options: dict[str, dict[str, str]] = {}
     common: dict[str, str] | None = None
     for output in network.outputs:
         path = f"outputs.{output.name}"
@@ -57,38 +65,65 @@ def check_for_real_time(network: Network, specs: Mapping[str, Any]) -> tuple[dic
                 Problem(f"{path}.write", "in real-time mode outputs are Kafka topics", got, "format: kafka")
             )
             continue
-        options = {str(key): str(value) for key, value in dict(spec.get("options", {})).items()}
-        topic = options.pop("topic", None)
+        given = {str(key): str(value) for key, value in dict(spec.get("options", {})).items()}
+        topic = given.pop("topic", None)
         if topic is None:
-            problems.append(Problem(f"{path}.write", "no topic", dict(options), "options: {topic: …}"))
+            problems.append(Problem(f"{path}.write", "no topic", dict(given), "options: {topic: …}"))
             continue
-        topics[output.name] = topic
-        if common is not None and options != common:
+        topics[output.name], options[output.name] = topic, given
+        if below_a_window(network, output.name):
+            mode = str(spec.get("mode", "update"))
+            if mode != "update":
+                problems.append(
+                    Problem(
+                        f"{path}.write",
+                        "in real-time mode a window gives its result anew whenever a row changes it",
+                        f"mode: {mode}",
+                        "mode: update; or leave trigger out",
+                    )
+                )
+            continue  # a query of its own, with options of its own
+        if common is not None and given != common:
             problems.append(
                 Problem(
                     f"{path}.write",
-                    "all outputs are written by one query, and have the same options but for the topic",
-                    options,
+                    "outputs without windows are written by one query, with the same options but for the topic",
+                    given,
                     str(common),
                 )
             )
-        common = options if common is None else common
+        common = given if common is None else common
     if problems:
         raise InvalidNetwork(problems, f"the network {network.name!r} in real-time mode")
-    return topics, common or {}
+    return topics, options
 
 
 def _boxes(network: Network) -> list[Problem]:
-    return [
-        Problem(
-            f"boxes.{box.name}",
-            "real-time mode runs filters, maps and unions; a network with this box runs in micro-batches",
-            box.op,
-            "filter, map, union; or leave trigger out",
-        )
-        for box in network.boxes
-        if not isinstance(box, Filter | Map | Union)
-    ]
+    found = []
+    for box in network.boxes:
+        path = f"boxes.{box.name}"
+        if not isinstance(box, Filter | Map | Union | Aggregate):
+            found.append(
+                Problem(
+                    path,
+                    "real-time mode runs filters, maps, unions and aggregates; "
+                    "a network with this box runs in micro-batches",
+                    box.op,
+                    "filter, map, union, aggregate; or leave trigger out",
+                )
+            )
+        if isinstance(box, Union):
+            windows = [above.name for above in network.above(box.name)[1] if above.makes_rows]
+            if windows:
+                found.append(
+                    Problem(
+                        path,
+                        "real-time mode unites no results of windows; a network that does runs in micro-batches",
+                        ", ".join(windows),
+                        "a union above the window, an output for each; or leave trigger out",
+                    )
+                )
+    return found
 
 
 def _sources(network: Network) -> list[Problem]:
@@ -103,11 +138,14 @@ def _sources(network: Network) -> list[Problem]:
         elif network.column(source.name, source.arrived).type != "TIMESTAMP":
             kind = network.column(source.name, source.arrived).type
             found.append(Problem(f"{path}.arrived", "the arrival time is no timestamp", kind, "TIMESTAMP"))
-        arcs = len(steps_of(network, source))
-        if arcs > MOST_ARCS:
-            found.append(
-                Problem(path, "its rows come along too many arcs, counted once for each way", arcs, f"{MOST_ARCS}")
-            )
+    for query in NetworkLayout.in_real_time(network).queries:
+        window = window_of(query)
+        for start in query.sources if window is None else (*query.sources, window.name):
+            arcs = len(steps_of(query, start))
+            if arcs > MOST_ARCS:
+                path = f"{'boxes' if window is not None and start == window.name else 'sources'}.{start}"
+                problem = "its rows come along too many arcs, counted once for each way"
+                found.append(Problem(path, problem, arcs, f"{MOST_ARCS}"))
     return found
 
 
@@ -124,12 +162,13 @@ def run_real_time(
     trigger: Mapping[str, str],
 ) -> RealTimeNetwork:
     """Start a network that was checked in other respects; see `run`."""
-    check_real_time(spark.version)
+    windows = any(isinstance(box, Aggregate) for box in network.boxes)
+    check_real_time(spark.version, windows=windows)
     topics, options = check_for_real_time(network, specs)
     check_boxes(spark, network, rows, {})
     running = network_by_age(spark, network, policy, bound, floor, mode, place)
     try:
-        running.start(running.stream(rows, topics), options, trigger)
+        running.start(rows, topics, options, trigger)
     except BaseException:
         running.close()
         raise
@@ -146,7 +185,8 @@ def network_by_age(
     place: Store,
 ) -> RealTimeNetwork:
     """The handle of a network in real-time mode, not started."""
-    catalog = Catalog.of(network, capacity=float(spark.sparkContext.defaultParallelism))
+    layout = NetworkLayout.in_real_time(network)
+    catalog = layout.physical(Catalog.of(network, capacity=float(spark.sparkContext.defaultParallelism)))
     planner = policy.planner(catalog)
     if not isinstance(planner, TablePlanner):
         raise InvalidArgument(

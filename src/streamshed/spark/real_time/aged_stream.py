@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import timedelta
+from functools import reduce
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -78,8 +79,8 @@ class AgedStream(Handle):
         self._spark = spark
         self._ladder = ladder
         self._mode = mode
-        self._by_class = tuple(RungCounts(0, (0,) * books.rungs) for _ in ladder.classes)
-        self._undated = 0
+        self._met: dict[str, tuple[RungCounts, ...]] = {}
+        self._without_date: dict[str, int] = {}
         self._queries: dict[str, QueryWatch] = {}
         self._stores: dict[str, tuple[Store, str]] = {}
         self._others: set[str] = set()
@@ -95,7 +96,13 @@ class AgedStream(Handle):
     @property
     def undated(self) -> int:
         """Rows without an arrival time, which were kept. Of the batches that are over."""
-        return self._undated
+        return sum(self._without_date.values())
+
+    @property
+    def _by_class(self) -> tuple[RungCounts, ...]:
+        """Rows of each class, of all queries."""
+        nothing = tuple(RungCounts(0, (0,) * self._books.rungs) for _ in self._ladder.classes)
+        return reduce(_sums, self._met.values(), nothing)
 
     def live(self) -> LadderCounts:
         """The batch that is running, as its tasks told with their last heartbeats: `arrived`, `kept`, `shed`, by
@@ -189,16 +196,19 @@ class AgedStream(Handle):
 
     def finished(self, query: QueryWatch, sample: Sample) -> None:
         with self._locked():
-            counts = self._books.take()
-            if not self.ledger.enter(query.id, sample.batch, self._batch_report(sample, counts)):
+            counts = self._books_of(query).take()
+            if not self.ledger.enter(query.id, sample.batch, self._batch_report(query, sample, counts)):
                 return
-            pairs = zip(self._by_class, counts.by_class, strict=True)
-            self._by_class = tuple(before.plus(now) for before, now in pairs)
-            self._undated += counts.undated
+            self._met[query.id] = _sums(self._met.get(query.id, ()), counts.by_class)
+            self._without_date[query.id] = self._without_date.get(query.id, 0) + counts.undated
             self._warn_of_clocks(counts)
             self._save(query.id)
 
-    def _batch_report(self, sample: Sample, counts: LadderCounts) -> Report:
+    def _books_of(self, query: QueryWatch) -> Books:
+        """What counts the rows of a query."""
+        return self._books
+
+    def _batch_report(self, query: QueryWatch, sample: Sample, counts: LadderCounts) -> Report:
         return Report(
             arrived=sample.arrived,
             kept=sample.kept,
@@ -267,10 +277,10 @@ class AgedStream(Handle):
                 return
             page = pages[-1]
             self.ledger.restore(query.id, page["ledger"])
-            self._undated = int(page["undated"])
+            self._without_date[query.id] = int(page["undated"])
             by_class = tuple(RungCounts(int(n), tuple(map(int, shed))) for n, shed in page["classes"])
-            if [len(each.shed) for each in by_class] == [len(each.shed) for each in self._by_class]:
-                self._by_class = by_class  # else it is another ladder
+            if [len(each.shed) for each in by_class] == [self._books.rungs] * len(self._ladder.classes):
+                self._met[query.id] = by_class  # else it is another ladder
         except BROKEN as error:
             log.warning("%s is broken and is left aside (%s)", store.path(file), error)
 
@@ -278,10 +288,10 @@ class AgedStream(Handle):
         """Keep the books of the last batches beside the query's checkpoint, for its next run."""
         try:
             store, file = self._stores[query_id]
-            classes = [[counts.arrived, list(counts.shed)] for counts in self._by_class]
+            classes = [[counts.arrived, list(counts.shed)] for counts in self._met.get(query_id, ())]
             page: dict[str, Any] = {
                 "ledger": self.ledger.totals(query_id),
-                "undated": self._undated,
+                "undated": self._without_date.get(query_id, 0),
                 "classes": classes,
             }
             last = page["ledger"]["last_batch"]
@@ -290,3 +300,8 @@ class AgedStream(Handle):
             store.write(file, json.dumps({"pages": self._pages[query_id]}, separators=(",", ":")).encode())
         except Exception as error:
             self._grumble("the books could not be stored", error)
+
+
+def _sums(before: tuple[RungCounts, ...], now: tuple[RungCounts, ...]) -> tuple[RungCounts, ...]:
+    """Class by class; what is not there yet is nothing."""
+    return tuple(one.plus(other) for one, other in zip(before, now, strict=True)) if before else now

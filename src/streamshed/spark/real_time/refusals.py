@@ -15,6 +15,8 @@ from streamshed.errors import EnvironmentProblem, InvalidArgument
 
 OLDEST_SPARK = (4, 1)
 """The first with a real-time trigger in Python."""
+OLDEST_WITH_WINDOWS = (4, 3)
+"""The first that aggregates in this mode."""
 # Nodes of a logical plan that end in an operator which is not on Spark's list, and what they do.
 _REFUSED = {
     "DeduplicateWithinWatermark": "drops duplicates within a watermark",
@@ -31,14 +33,16 @@ _REFUSED = {
 }
 
 
-def check_real_time(version: str) -> None:
-    """Refuse a Spark that has no real-time mode."""
+def check_real_time(version: str, *, windows: bool = False) -> None:
+    """Refuse a Spark that has no real-time mode, or none with windows."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST_SPARK:
+    oldest = OLDEST_WITH_WINDOWS if windows else OLDEST_SPARK
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < oldest:
         raise EnvironmentProblem(
-            "this Spark has no real-time mode",
+            "this Spark has no windows in real-time mode" if windows else "this Spark has no real-time mode",
             got=f"Spark {version}",
-            hint='use Spark 4.1 or newer, or leave trigger="real-time" out and shed by micro-batches',
+            hint=f'use Spark {oldest[0]}.{oldest[1]} or newer, or leave trigger="real-time" out and shed by '
+            "micro-batches",
         )
 
 
