@@ -35,13 +35,15 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamshed.records import LAS_DELTA, LAS_EPSILON
-from streamshed.sketch.count_min import Size
-from streamshed.sketch.hashing import PRIME, CarterWegman
+
+if TYPE_CHECKING:
+    from streamshed.sketch.hashing import CarterWegman
 
 HEIGHT_BITS = 32
 """Of a row's height on the ladder, as the rule takes it."""
@@ -51,6 +53,9 @@ _SEED = 20160504  # any: a task's matrices are its own
 
 def cost_hashes() -> CarterWegman:
     """The hash functions of the matrices, which have the paper's size."""
+    from streamshed.sketch.count_min import Size  # who learns no costs need not load numba
+    from streamshed.sketch.hashing import CarterWegman
+
     size = Size.of(LAS_EPSILON, LAS_DELTA)
     return CarterWegman.draw(size.rows, size.columns, _SEED)
 
@@ -64,6 +69,8 @@ def packed_hashes(hashes: CarterWegman) -> bytearray:
 
 def cost_digest(keys: Sequence[Column]) -> Column:
     """A row's cost key as a number below 2³¹ − 1, and that number itself for a row without one: it costs 1."""
+    from streamshed.sketch.hashing import PRIME
+
     some = functools.reduce(Column.__or__, (key.isNotNull() for key in keys))
     return F.when(some, F.pmod(F.xxhash64(*keys), F.lit(PRIME))).otherwise(F.lit(PRIME)).cast("bigint")
 
