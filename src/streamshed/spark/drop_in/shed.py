@@ -297,8 +297,8 @@ class _DropInPlan:
         clock = self.clock
         counts = partial(mark, self.serial, native=Native(events.sparkSession))
         gate, counted = self.file.switches(events.sparkSession)
-        # Without the clock in the plan rows are counted all the same: that a filter further down takes rows from the
-        # source itself would else be found out one batch late.
+        # Without the clock in the plan rows are counted all the same. That a filter further down takes rows from
+        # the source itself would else be found out one batch late.
         counted = counted | clock.spared
         if in_file(place):
             # One filter has to be there; which one, does not matter.
