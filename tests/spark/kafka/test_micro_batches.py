@@ -89,3 +89,22 @@ def test_a_look_at_a_running_batch_knows_its_rows_by_their_offsets(
         wait_for(lambda: handle.report().arrived == 400)
     assert {sample.arrived for sample in handle.samples if not sample.finished} == {400}
     handle.close()
+
+
+def test_a_batch_of_few_offsets_has_no_clock(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Kafka's offsets say how many rows a batch has before it is planned. If nobody knew, it had its clock."""
+    into = topic(broker, 2)
+    kept = ss.shed(read(spark, broker, into), "1 hour", name="few")
+    handle = ss.shedder(kept)
+    handle.pin(1.0, budget="2 minutes")
+    query = kept.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "state")).start()
+    try:
+        for first in range(0, 40, 10):
+            put_numbers(broker, into, first, 10)
+            wait_for(lambda rows=first + 10: handle.report().arrived == rows)  # type: ignore[misc]
+        plan = query._jsq.streamingQuery().lastExecution().executedPlan()  # type: ignore[attr-defined]
+        assert "decrementAndGet" not in plan.toString()
+        assert handle.report().kept == 40
+    finally:
+        query.stop()
+        handle.close()
