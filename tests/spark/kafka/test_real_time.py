@@ -154,7 +154,7 @@ def test_what_rows_cost_is_learned_from_the_work_behind_the_drop(
         events, "50 ms", trigger="real-time", mode="dry-run", cost_key="kind", classes=classes, name="learns"
     )
     handle = ladder(kept)
-    times = F.when(F.col("kind") == 0, 300).otherwise(1)
+    times = F.when(F.col("kind") == 0, 600).otherwise(1)
     digests = F.aggregate(
         F.array_repeat(F.lit(0), times), F.col("value").cast("string"), lambda text, _: F.sha2(text, 256)
     )
@@ -166,7 +166,9 @@ def test_what_rows_cost_is_learned_from_the_work_behind_the_drop(
     counts = handle.by_class
     assert handle.report().kept == rows
     heights = {name: average(counts[name].shed) for name in ("dear", "others")}
-    assert heights["dear"] < 0.75 * RUNGS / 2 < 1.25 * RUNGS / 2 < heights["others"]
+    # Rows of cost c stand at 1/(1 + c) on average. Of two kinds the dear one costs at most twice the mean, and stands
+    # at 1/3 at least; if nothing is learned, both stand at 1/2. A busy machine makes all rows slow, and more alike.
+    assert heights["dear"] < 0.42 * RUNGS < 0.6 * RUNGS < heights["others"]
     handle.close()
 
 
