@@ -166,8 +166,8 @@ def test_what_rows_cost_is_learned_from_the_work_behind_the_drop(
     counts = handle.by_class
     assert handle.report().kept == rows
     heights = {name: average(counts[name].shed) for name in ("dear", "others")}
-    # Rows of cost c stand at 1/(1 + c) on average. Of two kinds the dear one costs at most twice the mean, and stands
-    # at 1/3 at least; if nothing is learned, both stand at 1/2. A busy machine makes all rows slow, and more alike.
+    # Rows of cost c stand at 1/(1 + c) on average. Of two kinds the dear one costs at most twice the mean, and so
+    # stands at 1/3 or above; if nothing is learned, both are at 1/2. A busy machine makes all rows more alike.
     assert heights["dear"] < 0.42 * RUNGS < 0.6 * RUNGS < heights["others"]
     handle.close()
 
