@@ -38,6 +38,7 @@ static final class PastBatches {
     if (now != number) { // it is asked several times
       learn(batch);
       number = now;
+      size = -1; // unless it can be told
       size = size((scala.collection.Map) batch.ask("newData"));
     }
     return !(size >= 0 && size * pace <= EASE * budget);
@@ -66,7 +67,9 @@ static final class PastBatches {
   }
 
   private static long offsets(Object holder, String which) throws Exception {
-    java.util.regex.Matcher numbers = OFFSET.matcher((String) RunningBatch.call(RunningBatch.call(holder, which), "json"));
+    Object offset = RunningBatch.call(holder, which);
+    if (offset instanceof scala.Option) offset = ((scala.Option) offset).get(); // as newer versions of Spark have it
+    java.util.regex.Matcher numbers = OFFSET.matcher((String) RunningBatch.call(offset, "json"));
     long sum = 0;
     while (numbers.find()) sum += Long.parseLong(numbers.group(1));
     return sum;
