@@ -46,8 +46,8 @@ class Native:
             self._class(owner),
             self._type(kind),
             method,
-            self._sequence([self._expression(each) for each in arguments]),
-            self._sequence([]),
+            self.sequence([self._expression(each) for each in arguments]),
+            self.sequence([]),
             False,  # a null argument is passed on
             kind not in _PRIMITIVE,
             deterministic,
@@ -59,13 +59,13 @@ class Native:
         self, target: Column, method: str, kind: str, *arguments: Column, deterministic: bool = False
     ) -> Column:
         """Call a method of an object; of null it gives null."""
-        made = self._sequence([self._expression(each) for each in arguments])
+        made = self.sequence([self._expression(each) for each in arguments])
         call = self._expressions.objects.Invoke(
             self._expression(target),
             method,
             self._type(kind),
             made,
-            self._sequence([]),
+            self.sequence([]),
             False,  # a null argument is passed on
             kind not in _PRIMITIVE,
             deterministic,
@@ -133,6 +133,13 @@ class Native:
         """
         return self.literal(self.created(source, references), kind)
 
+    def sequence(self, items: list[Any]) -> Any:
+        """A sequence of Scala's."""
+        found = self.jvm.java.util.ArrayList()
+        for item in items:
+            found.add(item)
+        return self.jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
+
     def _code(self, source: str) -> Any:
         nothing = getattr(getattr(self.jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
         return getattr(self.jvm, f"{_CODEGEN}.CodeAndComment")(source, nothing)
@@ -162,9 +169,3 @@ class Native:
 
     def _column(self, expression: Any) -> Column:
         return ClassicColumn(self.jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
-
-    def _sequence(self, items: list[Any]) -> Any:
-        found = self.jvm.java.util.ArrayList()
-        for item in items:
-            found.add(item)
-        return self.jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()

@@ -10,7 +10,7 @@ broadcast, and nothing is compiled anew for another order.
 
 While no plan drops anything, none of this is in the plan that runs: a gate, a literal in the driver's memory that
 is opened and closed while the query runs, tells Spark's optimizer so in every batch. It removes the filter, then
-the hash; no column is read for it. A second literal does so for the mark that counts what arrived, where Spark's
+the hash; no column is read for it. Two more literals do so for the mark that counts what arrived, where Spark's
 own count of the source is as good.
 """
 
@@ -29,10 +29,10 @@ from streamshed.spark.orders.order_file import HistoryFile
 from streamshed.spark.orders.planned_data import Switches, at_run_time, batch_time, java
 from streamshed.spark.orders.store import Store
 
-HASH, ZERO = "_streamshed_hash", "_streamshed_zero"
+HASH = "_streamshed_hash"
 _HASH_BITS = 53
 _WHOLE = 1 << _HASH_BITS
-_GATE, _COUNTED = range(2)  # which switch
+_GATE, _COUNTED, _FENCED = range(3)  # which switch
 
 
 class ControlFile(HistoryFile[Span, History]):
@@ -66,21 +66,27 @@ class ControlFile(HistoryFile[Span, History]):
         else:
             self._take(fewer, self._text(fewer))
 
-    def switches(self, spark: SparkSession) -> tuple[Column, Column]:
-        """The gate, and whether rows are counted: conditions that the optimizer knows before it plans the joins.
+    def switches(self, spark: SparkSession) -> tuple[Column, Column, Column]:
+        """The gate; whether rows are counted; whether they are where nothing else keeps filters from the source.
 
-        The gate is true if any plan may drop rows. Either may be read several times while one batch is planned,
-        and change in between. A plan begins after the gate was opened for it, so such a batch has nothing to
-        drop, and whatever mixture it got keeps its rows. Rows are always counted while the gate is open.
+        These are conditions that the optimizer knows before it chooses the columns to read. The gate is true if
+        any plan may drop rows. Each may be read several times while one batch is planned, and change in between.
+        A plan begins after the gate was opened for it, so such a batch has nothing to drop, and whatever mixture
+        it got keeps its rows. Rows are always counted while the gate is open.
         """
-        self._switches = switches = Switches(spark, self.history.drops, True)
+        self._switches = switches = Switches(spark, self.history.drops, True, True)
         gate = switches.is_on(_GATE)
-        return gate, gate | switches.is_on(_COUNTED)
+        return gate, gate | switches.is_on(_COUNTED), switches.is_on(_FENCED)
 
-    def count(self, wanted: bool) -> None:
-        """While nothing is dropped, count rows at the drop, or leave that to Spark's own count of the source."""
+    def count(self, always: bool, fenced: bool) -> None:
+        """While nothing is dropped, count rows at the drop, or leave that to Spark's own count of the source.
+
+        `fenced`: count where there is nothing else at the drop. A filter from further down would get to the
+        source, which then leaves out rows that it does not count.
+        """
         if self._switches is not None:
-            self._switches.turn(_COUNTED, wanted)
+            self._switches.turn(_COUNTED, always)
+            self._switches.turn(_FENCED, fenced)
 
     def order(self, spark: SparkSession, rotate: float | None) -> DropOrder:
         """What the queries are told, as columns."""

@@ -45,20 +45,8 @@ def counted_at_source(events: DataFrame) -> bool:
 
 
 def in_file(place: list[Column]) -> bool:
-    """Whether a row's place is in a hidden column, of which a filter has to ask for little (`zero_of`)."""
+    """Whether a row's place is in the hidden column of files (`unasked_place`)."""
     return _FILE in str(place)
-
-
-def zero_of(place: list[Column]) -> Column:
-    """0, of which Spark does not know that it always is; it has a say in what the hidden column of files holds.
-
-    Spark makes all fields of that column as long as none is asked for, and numbering the rows of a Parquet file
-    costs a fifth of a job that only counts them. So one is asked for that costs nothing, in a branch that is never
-    taken: generated code makes the column where it is used.
-    """
-    if not in_file(place):
-        return F.lit(0)
-    return F.when(F.spark_partition_id() < 0, F.col(f"{_FILE}.file_block_start").cast("int")).otherwise(F.lit(0))
 
 
 def all_columns(events: DataFrame) -> list[Column]:

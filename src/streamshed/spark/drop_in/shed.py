@@ -30,9 +30,10 @@ from streamshed.spark.arguments import (
 )
 from streamshed.spark.columns import quoted
 from streamshed.spark.drop_in.connect_shed import connect_shed, is_remote
-from streamshed.spark.drop_in.drop_order import HASH, ZERO, ControlFile, DropOrder, unit_hash
-from streamshed.spark.drop_in.identity import all_columns, counted_at_source, in_file, row_place, zero_of
+from streamshed.spark.drop_in.drop_order import HASH, ControlFile, DropOrder, unit_hash
+from streamshed.spark.drop_in.identity import all_columns, counted_at_source, in_file, row_place
 from streamshed.spark.drop_in.shedder import Shedder
+from streamshed.spark.drop_in.unasked_place import UnaskedPlace
 from streamshed.spark.native import Native
 from streamshed.spark.orders.batch_clock import BatchClock
 from streamshed.spark.orders.store import control_store
@@ -267,7 +268,9 @@ def shed(
     spared = None if protected is None else F.coalesce(protected, F.lit(False))
     drop = _DropInPlan(serial, file, clock, file.order(spark, period), spared)
     columns = {name: of for name, of in ((weight, _weight), (sic, _share)) if name is not None}
-    kept = drop.put_into(events, identity, place, arrival, columns)
+    kept = drop.put_into(events, identity, arrival, columns)
+    if in_file(place):
+        UnaskedPlace.of(spark).add(serial)
     if measure and arrival is not None:
         kept = oldest_observed(kept, serial, arrival)
     SessionMonitor.of(spark).add(shedder)
@@ -289,22 +292,16 @@ class _DropInPlan:
         self,
         events: DataFrame,
         identity: list[Column],
-        place: list[Column],
         arrival: Column | None,
         added: Mapping[str, Callable[[Column], Column]],
     ) -> DataFrame:
         """`added`: columns by name, made of the share that is kept."""
         clock = self.clock
         counts = partial(mark, self.serial, native=Native(events.sparkSession))
-        gate, counted = self.file.switches(events.sparkSession)
-        # Without the clock in the plan rows are counted all the same. That a filter further down takes rows from
-        # the source itself would else be found out one batch late.
-        counted = counted | clock.spared
-        if in_file(place):
-            # One filter has to be there; which one, does not matter.
-            counted = counted | ~clock.limited
-        marks = [unit_hash(identity).alias(HASH), zero_of(place).alias(ZERO)]
-        incoming = events.select("*", *marks).where(~counted | counts(ARRIVED, F.col(ZERO)))
+        gate, counted, fenced = self.file.switches(events.sparkSession)
+        # The clock is a fence as well.
+        counted = counted | (fenced & ~clock.limited)
+        incoming = events.select("*", unit_hash(identity).alias(HASH)).where(~counted | counts(ARRIVED))
         if arrival is not None:
             fresh = self._or_spared(clock.is_fresh(arrival))
             incoming = incoming.where(~clock.expires | (fresh & counts(TIMELY)))
@@ -312,7 +309,7 @@ class _DropInPlan:
         chosen = incoming.where(
             ~gate | F.expr(_IN_BATCHES_ONLY) | (self._or_spared(~self.order.takes) & counts(CHOSEN))
         )
-        in_time = self._or_spared(clock.in_time()) & counts(KEPT, F.col(ZERO))
+        in_time = self._or_spared(clock.in_time()) & counts(KEPT)
         kept = chosen.where(~clock.limited | in_time)
         columns = [F.col(quoted(column)) for column in events.columns]
         for name, of in added.items():

@@ -23,6 +23,7 @@ from streamshed.records import Drop, Mode, Plan, Sample
 from streamshed.spark.arguments import check_budget, check_expired, check_floor
 from streamshed.spark.drop_in.drop_order import ControlFile
 from streamshed.spark.drop_in.keep_carrier import KeepCarrier
+from streamshed.spark.drop_in.unasked_place import UnaskedPlace
 from streamshed.spark.handle import is_news
 from streamshed.spark.journal import Journal
 from streamshed.spark.orders.batch_clock import BatchClock
@@ -159,6 +160,7 @@ class Shedder(PlannedHandle):
             self._plan = Plan(version=self._plan.version + 1, mode=self.mode, reason="closed: every row is kept")
             for journal, _ in self._journals.values():
                 journal.write()
+        UnaskedPlace.of(self._spark).remove(self.serial)
         SessionMonitor.of(self._spark).remove(self)
 
     def __repr__(self) -> str:
@@ -189,7 +191,7 @@ class Shedder(PlannedHandle):
             if query.real_time:
                 log.warning(_REAL_TIME, self.name, query.name)
             query.counted_by_spark = self._whole and query.reads_one_source
-            self._control.count(self._marks_needed())
+            self._count()
             self._stores[query.id] = (store, f"{stem}.json")
             self._journals[query.id] = (Journal(store, stem), self.ledger.of(query.id))
             self._follow_file()
@@ -200,9 +202,13 @@ class Shedder(PlannedHandle):
             if self._pinned is not None:
                 self._enforcer.await_start()
 
-    def _marks_needed(self) -> bool:
-        """Whether a query needs the mark to know what arrived. If all is read, and once, Spark's count will do."""
-        return any(each.skips_rows or not each.counted_by_spark for each in self._queries.values())
+    def _count(self) -> None:
+        """Have rows counted where a query needs it. If all is read, and once, Spark's own count will do."""
+        queries = self._queries.values()
+        self._control.count(
+            always=not all(each.counted_by_spark for each in queries),
+            fenced=any(each.filtered_later for each in queries),
+        )
 
     def _stem(self, query: QueryWatch, position: int) -> str:
         """What this stream's files beside a query's checkpoint are called."""
@@ -237,8 +243,6 @@ class Shedder(PlannedHandle):
     def finished(self, query: QueryWatch, sample: Sample) -> None:
         with self._locked():
             self._enforcer.recovered()
-            if query.skips_rows:
-                self._control.count(True)
             self._last_batches[query.id] = int(sample.started * 1000)
             self._budget.learn(sample.duration, sample.kept, query.lead)
             before = self._plan

@@ -142,11 +142,6 @@ class BatchClock:
         return self._switches.is_on(_LIMITED) & self._long
 
     @property
-    def spared(self) -> Column:
-        """Whether there is a budget and no need of it; as `limited`."""
-        return self._switches.is_on(_LIMITED) & ~self._long
-
-    @property
     def expires(self) -> Column:
         """Whether rows can be too old; as `limited`."""
         return self._switches.is_on(_EXPIRES)

@@ -44,17 +44,16 @@ def marks_of(serial: int) -> tuple[int, ...]:
     return tuple(range(_BASE + 4 * serial, _BASE + 4 * serial + 4))
 
 
-def mark(serial: int, tells: int, zero: Column | None = None, native: Native | None = None) -> Column:
-    """Always true; its filter counts what is left at drop number `serial`. `zero` is asked for along with it.
+def mark(serial: int, tells: int, native: Native | None = None) -> Column:
+    """Always true; its filter counts what is left at drop number `serial`.
 
     With `native` its number is an object and no part of the generated code: that is then the same for every shed
     stream of a job, and what the JVM has compiled for one is there for the next, after a restart too.
     """
-    partition = F.spark_partition_id() if zero is None else F.spark_partition_id() + zero
     number = -marks_of(serial)[tells]
     if native is None:
-        return partition >= F.lit(number)
-    return partition >= native.invoke(native.literal(number, "java.lang.Integer"), "intValue", "int")
+        return F.spark_partition_id() >= F.lit(number)
+    return F.spark_partition_id() >= native.invoke(native.literal(number, "java.lang.Integer"), "intValue", "int")
 
 
 def serials_in(plan: Any) -> list[int]:
@@ -78,6 +77,27 @@ def drops_in(plan: Any) -> dict[int, Any]:
                 found[(number - _BASE) // 4] = node
         waiting += reversed(_each(node.children()))
     return found
+
+
+# What may follow a drop without a filter of it, or of Spark's own making, getting to the source.
+_FILTERS_NOTHING = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "EventTimeWatermark",
+        "Project",
+        "SubqueryAlias",
+    }
+)
+
+
+def is_filtered_later(plan: Any) -> bool:
+    """Whether a filter from behind the one drop of a logical plan may get to the source if nothing holds it up."""
+    while plan.nodeName() in _FILTERS_NOTHING:
+        plan = plan.children().apply(0)
+    return not (plan.nodeName() == "Filter" and _mark_in(plan.condition().toString()))
 
 
 _CONTROL_LEAVES = frozenset({"LocalRelation", "OneRowRelation"})
@@ -123,8 +143,6 @@ class PlanReader:
         self._ways: dict[int, list[Way]] = {}
         self._source: tuple[Way, int, str] | None = None
         self._beside: dict[int, list[Way]] = {}
-        self.skips_rows = False
-        """Whether a source was seen that leaves out rows for a filter further down."""
 
     def read(
         self, plan: Any, serials: list[int], rows: int | None = None, *, without_marks: bool = False
@@ -177,7 +195,6 @@ class PlanReader:
         above, number, leaf = leaves[0]
         self._source = (above, number, leaf.nodeName())
         self._beside = {mark: ways[mark] for mark in found}
-        self.skips_rows |= _skips_rows(leaf)
         return found
 
     def read_marks(self, plan: Any, wanted: set[int]) -> dict[int, int]:
@@ -263,14 +280,6 @@ def _search(
             leaves.append((way, number, node))
         number += 1 + sum(_size(each) for each in _each(node.innerChildren()))
         waiting += reversed(children)
-
-
-def _skips_rows(leaf: Any) -> bool:
-    """Whether a scan of files was given filters: it may leave out rows, and does not count those."""
-    try:
-        return not (leaf.dataFilters().isEmpty() and leaf.partitionFilters().isEmpty())
-    except Py4JError:
-        return False  # not a scan of files
 
 
 def _size(plan: Any) -> int:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 
 from streamshed.records import Sample
 from streamshed.spark.orders.history import Span
-from streamshed.spark.watch.plan_counts import Counts, PlanReader, drops_in, sources_in
+from streamshed.spark.watch.plan_counts import Counts, PlanReader, drops_in, is_filtered_later, sources_in
 from streamshed.spark.watch.progress import Progress, SampleBuilder
 from streamshed.spark.watch.source_rows import SourceRows
 from streamshed.spark.watch.stage_times import StageBooks, StageTimes
@@ -74,6 +74,8 @@ class QueryWatch:
         self.counts: dict[int, Counts] = {}
         """Of the batch that is being told of, the rows by drop."""
         self.reads_one_source = len(streams) == 1 and sources_in(execution.analyzedPlan()) == 1
+        self.filtered_later = not self.reads_one_source or is_filtered_later(execution.analyzedPlan())
+        """Whether a source may leave rows out for a filter further down: Spark does not count those."""
         self.counted_by_spark = False
         """Whether what the source gave is what arrived: then a plan without marks can be counted too."""
         self.lead = 0.0
@@ -103,11 +105,6 @@ class QueryWatch:
         self._finished = 0
         self._next_capture = 0.0
         self._sources: dict[int, set[str]] | None = None
-
-    @property
-    def skips_rows(self) -> bool:
-        """Whether its source leaves rows out for a filter further down: Spark does not count those."""
-        return self._reader.skips_rows
 
     @property
     def active(self) -> bool:
