@@ -34,10 +34,11 @@ def milliseconds(seconds):
     return "?" if seconds is None else f"{seconds * 1000:.1f}"
 
 
-def show(handle):
+def show(handle, told):
+    """Tell of the newest batch, unless that was done; how many batches there are."""
     batches = [batch.report for batch in handle.batches if batch.report.arrived]
-    if not batches:
-        return
+    if len(batches) == told:
+        return told
     last = batches[-1]
     print(
         f"{last.kept} of {last.arrived} rows kept, mean wait {last.queue_mean:.2f} s; learned: a row of "
@@ -45,6 +46,7 @@ def show(handle):
         f"{milliseconds(handle.cost_of(DEAR))} ms",
         flush=True,
     )
+    return len(batches)
 
 
 spark = local_session("load-aware", "local[2]", **{"spark.sql.adaptive.enabled": "false"})
@@ -69,10 +71,10 @@ out = ss.load_aware(
 with ss.load_shedder(out) as handle:
     writer = out.writeStream.format("noop").option("checkpointLocation", tempfile.mkdtemp())
     query = writer.trigger(processingTime="5 seconds").start()
-    begun = time.monotonic()
+    begun, told = time.monotonic(), 0
     while query.isActive and time.monotonic() - begun < LONGEST:
         time.sleep(4)
-        show(handle)
+        told = show(handle, told)
         if sum(batch.report.shed > 0 for batch in handle.batches) >= ENOUGH:
             break
     spark.sparkContext.setLogLevel("OFF")  # the batch that runs is cut short, and Spark would tell so at length
