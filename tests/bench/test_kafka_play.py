@@ -47,6 +47,20 @@ def test_a_bound_is_in_force_when_most_rows_come_out_within_it() -> None:
     assert realtime.in_force_after(played, 8.0, 0.05) == pytest.approx(0.1)
 
 
+def steady(rate: int, seconds: float) -> Play:
+    """So many rows a second come out, each at once."""
+    sent = np.arange(0.0, realtime.LEAD_IN + seconds, 1.0 / rate)
+    return Play(sent, np.zeros(len(sent), dtype=int), np.arange(len(sent)), np.zeros(len(sent)))
+
+
+def test_a_ladder_is_held_against_the_plain_job_before_and_after_it() -> None:
+    """On a machine that gets slower all the time, two equal jobs are equal."""
+    turns = realtime.Turns(steady(120, 30.0), steady(100, 60.0), steady(80, 30.0), 60.0)
+    assert turns.rows_ratio() == pytest.approx(1.0, abs=0.01)
+    assert turns.plain_ratio() == pytest.approx(2 / 3, abs=0.01)
+    assert turns.plain_p99() == 0.0
+
+
 def test_parts_of_a_run_are_named_and_a_picture_needs_a_folder() -> None:
     assert callable(bench("realtime", parts=["idle", "8"]))
     with pytest.raises(InvalidArgument, match=r"no such part(.|\n)*idle, 2, 4, 8, burst, cold, picture"):

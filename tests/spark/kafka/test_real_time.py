@@ -92,6 +92,24 @@ def test_settings_change_inside_a_running_batch(spark: SparkSession, broker: Bro
     handle.close()
 
 
+def test_what_was_compiled_for_one_stream_is_there_for_the_next(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """A job that is started again in the same process does not begin with cold code."""
+    codegen = getattr(spark._jvm.org.apache.spark.metrics.source, "CodegenMetrics$")  # type: ignore[union-attr]
+    compiled = getattr(codegen, "MODULE$").METRIC_COMPILATION_TIME()
+    counts = []
+    for turn in range(2):
+        into, out = topic(broker), topic(broker)
+        kept = ss.shed(read(spark, broker, into), "1 hour", trigger="real-time", name=f"turn-{turn}")
+        with running(kept.select("value"), broker, out, tmp_path / str(turn), batch="10 minutes") as query:
+            put_numbers(broker, into, 0, 1)
+            wait_for_numbers(broker, out, 0, query)
+        counts.append(compiled.getCount())
+        ladder(kept).close()
+    assert counts[1] == counts[0]
+
+
 _looks = iter(range(1_000_000_000, 2_000_000_000))
 
 

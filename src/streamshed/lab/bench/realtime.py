@@ -1,7 +1,9 @@
 """`bench realtime`: a bound of 200 ms in real-time mode, at 2, 4 and 8 times what the job can do.
 
 From Kafka to Kafka with real work for every row; plain real-time mode and the age ladder take turns in the same
-run, on the same arrivals. Half the capacity: what the ladder costs, and that it sheds nothing then. A burst of ten
+run, on the same arrivals. Both are warm, and half of the plain job's time comes before the ladder's and half of it
+after: a machine whose speed drifts would else be taken for one of the two. How far these two halves are apart says
+what a ratio is worth. Half the capacity: what the ladder costs, and that it sheds nothing then. A burst of ten
 times the capacity for two seconds: when shedding ends. Cold: four times the capacity from the first second on, on
 a fresh Spark with executors of its own; and, when those are warm, how long it takes until a tighter bound is in
 force there. `--part` runs one of these alone; each run begins with the capacity.
@@ -24,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 import streamshed as ss
 from streamshed.errors import InvalidArgument
 from streamshed.lab.bench.kafka import Broker, Kafka
-from streamshed.lab.bench.kafka_play import Play, capacity, play, session
+from streamshed.lab.bench.kafka_play import Play, Shed, capacity, play, session
 from streamshed.lab.bench.play import Say
 from streamshed.lab.bench.realtime_picture import draw_burst
 from streamshed.spark.real_time.ladder_shedder import LadderShedder
@@ -34,6 +36,7 @@ FACTORS = ("2", "4", "8")
 PARTS = ("idle", *FACTORS, "burst", "cold", "picture")
 LEAD_IN = 5.0  # seconds of a load that fits
 SETTLED = 1.0  # seconds of the load that is measured, before goodput counts
+WARM = 15.0  # seconds
 IDLE = 0.5  # of the capacity
 BURST, BURST_BEGINS, BURST_ENDS, BURST_PLAY = 10.0, 10.0, 12.0, 25.0  # times the capacity; seconds
 COLD, COLD_SECONDS = 4.0, 20.0
@@ -59,17 +62,51 @@ class _Stage:
     def shed(self, events: DataFrame) -> DataFrame:
         return ss.shed(events, self.bound, trigger="real-time")
 
-    def both(self, factor: float, rate: Callable[[float], float], stays: float) -> tuple[Play, Play]:
-        """The plain job, and the one with a ladder."""
-        length = LEAD_IN + self.seconds
-        self.say(f"{factor:g} times the capacity for {length:.0f} s: plain")
-        plain = play(self.spark, self.broker, rate, length, stays=stays)
-        self.say(f"{factor:g} times the capacity for {length:.0f} s: with an age ladder")
-        return plain, play(self.spark, self.broker, rate, length, self.shed, stays=stays)
+    def warm(self) -> None:
+        """Have the JVM compile the ladder's job as well; the capacity was found with the plain one."""
+        self.say("the same with an age ladder, to be as warm")
+        play(self.spark, self.broker, lambda _: 2.0 * self.able, WARM, self.shed, stays=0.0)
 
-    def goodput(self, plain: Play, ours: Play) -> float:
-        span = LEAD_IN + SETTLED, LEAD_IN + self.seconds
-        return round(ours.delivered(*span) / max(1, plain.delivered(*span)), 3)
+    def both(self, factor: float, rate: Callable[[float], float], stays: float) -> Turns:
+        """The plain job and the one with a ladder, for as long."""
+
+        def one(name: str, seconds: float, shed: Shed | None) -> Play:
+            self.say(f"{factor:g} times the capacity for {LEAD_IN + seconds:.0f} s: {name}")
+            return play(self.spark, self.broker, rate, LEAD_IN + seconds, shed, stays=stays)
+
+        before = one("plain", self.seconds / 2, None)
+        ours = one("with an age ladder", self.seconds, self.shed)
+        return Turns(before, ours, one("plain", self.seconds / 2, None), self.seconds)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The plain job, the one with a ladder, and the plain one again."""
+
+    before: Play
+    ours: Play
+    after: Play
+    seconds: float
+    """Of the ladder's turn; those of the plain job are half as long."""
+
+    def rows_ratio(self) -> float:
+        """Rows that came out in a second with a ladder, over those of the plain job."""
+        plain = [_rows_per_second(each, self.seconds / 2) for each in (self.before, self.after)]
+        return round(_rows_per_second(self.ours, self.seconds) / max(1.0, sum(plain) / 2), 3)
+
+    def plain_ratio(self) -> float:
+        """The same of the plain job's second turn over its first: how far two equal turns are apart."""
+        first, second = (_rows_per_second(each, self.seconds / 2) for each in (self.before, self.after))
+        return round(second / max(1.0, first), 3)
+
+    def plain_p99(self) -> float:
+        """Of the worse of its turns."""
+        return max(each.latency(99, LEAD_IN) for each in (self.before, self.after))
+
+
+def _rows_per_second(played: Play, seconds: float) -> float:
+    since, until = LEAD_IN + SETTLED, LEAD_IN + seconds
+    return played.delivered(since, until) / (until - since)
 
 
 def run(
@@ -87,6 +124,8 @@ def run(
     told: dict[str, Any] = {"bench": "realtime", "bound_ms": round(bound * 1000)}
     with Broker() as broker:
         stage = _Stage(spark, broker, capacity(spark, broker, say), bound, seconds, say)
+        if {"idle", *FACTORS} & {*wanted}:
+            stage.warm()
         if factors := [factor for factor in FACTORS if factor in wanted]:
             told |= _overload(stage, factors)
         if "idle" in wanted:
@@ -105,26 +144,28 @@ def after_lead_in(able: float, factor: float, second: float) -> float:
 
 
 def _overload(stage: _Stage, factors: Sequence[str]) -> dict[str, Any]:
-    plays: dict[str, tuple[Play, Play]] = {}
+    turns: dict[str, Turns] = {}
     for factor in factors:
-        plays[factor] = stage.both(float(factor), partial(after_lead_in, stage.able, float(factor)), 0.0)
-    ours = {factor: play for factor, (_, play) in plays.items()}
+        turns[factor] = stage.both(float(factor), partial(after_lead_in, stage.able, float(factor)), 0.0)
+    ours = {factor: each.ours for factor, each in turns.items()}
     return {
         "p99_ms": {factor: round(play.latency(99, LEAD_IN), 1) for factor, play in ours.items()},
         "worst_ms": {factor: round(play.latency(100, LEAD_IN), 1) for factor, play in ours.items()},
-        "plain_p99_ms": {factor: round(plain.latency(99, LEAD_IN), 1) for factor, (plain, _) in plays.items()},
-        "goodput_ratio": {factor: stage.goodput(*both) for factor, both in plays.items()},
+        "plain_p99_ms": {factor: round(each.plain_p99(), 1) for factor, each in turns.items()},
+        "goodput_ratio": {factor: each.rows_ratio() for factor, each in turns.items()},
+        "plain_again_ratio": {factor: each.plain_ratio() for factor, each in turns.items()},
         "p50_ms": {factor: round(play.latency(50, LEAD_IN), 1) for factor, play in ours.items()},
     }
 
 
 def _idle(stage: _Stage) -> dict[str, Any]:
-    plain, ours = stage.both(IDLE, lambda _: IDLE * stage.able, 3.0)
+    turns = stage.both(IDLE, lambda _: IDLE * stage.able, 3.0)
+    plain = np.mean([each.latency(99, LEAD_IN) for each in (turns.before, turns.after)])
     return {
-        "idle_p99_ratio": round(ours.latency(99, LEAD_IN) / plain.latency(99, LEAD_IN), 3),
-        "shed_when_idle": len(ours.missing(LEAD_IN)),
-        "idle_p99_ms": round(ours.latency(99, LEAD_IN), 1),
-        "idle_rows_ratio": stage.goodput(plain, ours),
+        "idle_p99_ratio": round(turns.ours.latency(99, LEAD_IN) / float(plain), 3),
+        "shed_when_idle": len(turns.ours.missing(LEAD_IN)),
+        "idle_p99_ms": round(turns.ours.latency(99, LEAD_IN), 1),
+        "idle_rows_ratio": turns.rows_ratio(),
     }
 
 

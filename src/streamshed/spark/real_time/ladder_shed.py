@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +18,7 @@ from streamshed.spark.arguments import (
     check_hashable,
     check_protect,
 )
+from streamshed.spark.native import Native
 from streamshed.spark.real_time.age_ladder import OTHERS, AgeLadder
 from streamshed.spark.real_time.executor_control import ExecutorControl
 from streamshed.spark.real_time.ladder_books import LadderBooks
@@ -71,9 +73,10 @@ def ladder_shed(
     for place, condition in reversed(list(enumerate(conditions.values()))):
         number = F.when(condition, F.lit(place)).otherwise(number)
     rule = rule_of(spark, control, books, learns=digest is not None)
-    incoming = events.where(mark(serial, ARRIVED))
+    counts = partial(mark, serial, native=Native(spark))
+    incoming = events.where(counts(ARRIVED))
     verdicts = judged(incoming, rule, arrival, row_hash, number, worth, protected, dear, digest)
-    kept = verdicts.where(F.col(VERDICT) != F.lit(FALLS)).where(mark(serial, KEPT)).drop(VERDICT)
+    kept = verdicts.where(F.col(VERDICT) != F.lit(FALLS)).where(counts(KEPT)).drop(VERDICT)
     SessionMonitor.of(spark).add(shedder)
     return kept
 
