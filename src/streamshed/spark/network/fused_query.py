@@ -71,7 +71,7 @@ class FusedQuery(NetworkQuery):
         self._was_cut = False
         self._planning = threading.Lock()
         self._took = 0.0
-        self._readers: dict[str, PlanReader] = {}
+        self._reader = PlanReader(self.spark)
         self._session: SparkSession | None = None
         self._sample_at = 0.0
 
@@ -367,7 +367,7 @@ class FusedQuery(NetworkQuery):
             # Each of several sources is counted in the plan that reads them.
             wanted = {self.marks.of[name] for name in self.layout.sources}
             plan = self._execution.lastExecution().executedPlan()
-            read = self._readers.setdefault("", PlanReader()).read_marks(plan, wanted)
+            read = self._reader.read_marks(plan, wanted)
             counts |= {self._named[number]: rows for number, rows in read.items()}
         else:
             for before in (cut.raw, expired.raw):
@@ -381,8 +381,7 @@ class FusedQuery(NetworkQuery):
         for name, text, made in stages:
             wanted = self._marks_in(text)
             if wanted:
-                reader = self._readers.setdefault(name, PlanReader())
-                found[name] = reader.read_marks(made._jdf.queryExecution().executedPlan(), wanted)
+                found[name] = self._reader.read_marks(made._jdf.queryExecution().executedPlan(), wanted)
         return found
 
     def _marks_in(self, text: str) -> set[int]:

@@ -84,7 +84,7 @@ class StatefulQuery(NetworkQuery):
     def start(self, checkpoint: str, name: str, trigger: Mapping[str, Any]) -> StreamingQuery:
         (output,) = self.layout.outputs
         self._sink = self.sinks[output]
-        self._reader = PlanReader()
+        self._reader = PlanReader(self.spark)
         gates = [*self.gates.at_input.values(), *self.gates.at.values()]
         self._wanted = set(self.marks.of.values()).union(*(gate.marks for gate in gates))
         node = self.layout.network.nodes[output]

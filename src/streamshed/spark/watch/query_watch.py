@@ -59,9 +59,8 @@ class QueryWatch:
         run_id: str,
         name: str | None,
         streams: list[Watched],
-        spark: Any = None,
+        spark: Any,
     ) -> None:
-        """`spark` is asked how long its stages took; without it, that is not known."""
         self.id = query_id
         self.run_id = run_id
         self.name = name or query_id[:8]
@@ -80,11 +79,11 @@ class QueryWatch:
         """Whether what the source gave is what arrived: then a plan without marks can be counted too."""
         self.lead = 0.0
         """Seconds from the start of the last batch until it was planned."""
-        self._reader = PlanReader()
+        self._reader = PlanReader(spark)
         self._source_rows = SourceRows()
         self._books: StageBooks | None = None
         self._given: tuple[int, int] = (-1, 0)
-        self._cores = 0 if spark is None else int(spark.sparkContext.defaultParallelism)
+        self._cores = int(spark.sparkContext.defaultParallelism)
         self._next_stages, self._asked_rows = 0.0, 0
         trigger: str = execution.trigger().toString()
         self.trigger = trigger
@@ -197,7 +196,7 @@ class QueryWatch:
         now = time.monotonic()
         telling = progress.duration >= _LONG or progress.rows > _MANY * self._asked_rows
         telling = telling or any(each.cut for each in self.counts.values())
-        if self._spark is None or not progress.rows or (now < self._next_stages and not telling):
+        if not progress.rows or (now < self._next_stages and not telling):
             return False
         pause = max((stream.look_after() for stream in self.streams), default=_STAGES_EVERY)
         self._next_stages, self._asked_rows = now + max(_STAGES_EVERY, pause), progress.rows

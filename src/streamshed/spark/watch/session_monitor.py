@@ -28,6 +28,7 @@ from streamshed.spark.watch.query_watch import REPORT_DELAY, QueryWatch, Watched
 log = logging.getLogger("streamshed")
 
 _TICK = 0.1  # seconds between two looks at the running batches; none is over sooner than that
+_MOST_WAITING = 200  # events; beyond that no executions are taken on: each holds a batch's plans in the JVM
 _RENEW_EVERY = 1.0  # seconds between two chances for streams to renew what is in force
 
 
@@ -133,6 +134,11 @@ class SessionMonitor:
 
     def enqueue(self, kind: str, run_id: str, payload: Any) -> None:
         self._events.put((kind, run_id, payload))
+
+    def executed(self, execution: Any) -> None:
+        """Take an executed plan, unless the worker is far behind: its batch then is one of the unseen."""
+        if self._events.qsize() < _MOST_WAITING:
+            self.enqueue("executed", "", execution)
 
     # The worker thread.
 
@@ -251,7 +257,7 @@ class _ExecutionListener:
         self._monitor = monitor
 
     def onSuccess(self, name: str, execution: Any, nanoseconds: int) -> None:  # noqa: N802
-        self._monitor.enqueue("executed", "", execution)
+        self._monitor.executed(execution)
 
     def onFailure(self, name: str, execution: Any, error: Any) -> None:  # noqa: N802
         pass
