@@ -12,8 +12,9 @@ from streamshed.loop.batch_cost import CostModel
 from streamshed.loop.keep_response import KeepResponse
 from streamshed.records import Overload, Sample
 
-MARGIN = 0.04
-"""Share of the bound that nobody plans with: reports, clocks, and reading rows that are dropped take time."""
+_MARGIN = 0.03  # share of the bound that nobody plans with: clocks, and rows that are dropped, take time, …
+_SCATTER = 0.05  # … and seconds, since how long a commit takes does not go by the bound; …
+_MOST_MARGIN = 0.1  # … of a very short one no more than this share in all
 _CATCH_UP = 2.0  # bounds in which what a source holds back is to be worked off
 _SMOOTH = 0.3  # share of the way to a new answer that one interval goes
 _PROVEN = 0.9  # of what the last interval kept in its time
@@ -46,13 +47,21 @@ class Thresholds:
     """… so many times in a row."""
 
 
+def usable(latency: float) -> float:
+    """What of a bound is planned with.
+
+    >>> [round(usable(bound), 3) for bound in (10.0, 2.0, 0.2)]
+    [9.65, 1.89, 0.18]
+    """
+    return latency - min(_MARGIN * latency + _SCATTER, _MOST_MARGIN * latency)
+
+
 def longest(latency: float, interval: float) -> float:
     """How long intervals may be, one after the other, so that no row is later than the bound.
 
     A row waits for the interval in front of it, or for the trigger, and then for its own.
     """
-    usable = (1.0 - MARGIN) * latency
-    return min(usable / 2.0, usable - interval)
+    return min(usable(latency) / 2.0, usable(latency) - interval)
 
 
 class OverloadDetector:

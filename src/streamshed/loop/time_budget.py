@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from streamshed.loop.batch_cost import CostModel
 from streamshed.loop.keep_response import KeepResponse
-from streamshed.loop.overload import MARGIN, longest
+from streamshed.loop.overload import longest, usable
 from streamshed.loop.tail_time import TailTime
 from streamshed.records import Sample
 
@@ -238,20 +238,20 @@ class TimeBudget:
 
     def allowance(self) -> Allowance:
         """For the next interval."""
-        usable = (1.0 - MARGIN) * self.latency
+        within = usable(self.latency)
         wait = max(self._interval, self._wait + self._held_back)
-        left = max(usable - wait, _LEAST * self.latency)
+        left = max(within - wait, _LEAST * self.latency)
         if not self._cost.ready or self._rate <= 0:
             allowed = min(_FIRST * self.latency, left)
             behind = min(self._tails.predict(0.0) + _RESERVE * self.latency, _TAIL * allowed)
             return self._unless_in_vain(Allowance(allowed - behind, self._least_grace(), allowed))
         fixed = self._cost.predict(0.0, 0.0)
         usual = _MORE * min(1.0, self._usual * self._usual_work)
-        most = max(usable / 2.0, (usable - fixed - _RESERVE * self.latency) / (1.0 + usual))
-        allowed = min(most, left, usable - self._interval)
+        most = max(within / 2.0, (within - fixed - _RESERVE * self.latency) / (1.0 + usual))
+        allowed = min(most, left, within - self._interval)
         rows = _MORE * self._usual * wait if self._calm else 0.0
         behind = self._behind(allowed, wait)
-        if wait > usable / 2.0:
+        if wait > within / 2.0:
             # Tasks that have to wait for their turn have it when the time is used up.
             behind += self._one_by_one * self._usual_work * rows
         grace = max(self._least_grace(), self._of_a_task(rows))
