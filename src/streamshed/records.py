@@ -205,7 +205,7 @@ class Plan:
     budget: float | None = None
     """Seconds from an interval's own time until which rows may pass the drop; None: as long as it takes."""
     grace: int = 0
-    """Rows of each task that pass whatever the clock says: a pause is no overload."""
+    """Rows that pass whatever the clock says, shared among the tasks: a pause is no overload."""
 
     @property
     def keep(self) -> float:

@@ -203,7 +203,7 @@ def test_what_was_learned_lasts() -> None:
     after = controller()
     plan = after.recall(learned)
     assert plan.budget == pytest.approx(under.plan.budget, rel=0.3)
-    assert plan.grace >= 0.2 * 4.0 * 500 / 2
+    assert plan.grace >= 0.2 * 4.0 * 500
     assert "still learning" not in plan.reason
     assert after.recall({"q": learned["q"]}) == plan
 

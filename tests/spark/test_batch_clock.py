@@ -319,14 +319,21 @@ def test_a_batch_that_is_over_soon_has_no_clock_and_a_large_one_has(
 
 
 @pytest.mark.parametrize(("grace", "stride", "first"), [(0, 1, 0), (100, 1, 100), (100, 8, 104), (128, 64, 128)])
-def test_each_task_lets_its_grace_pass_up_to_the_next_look_and_then_the_floor(
+def test_each_task_lets_its_part_of_the_grace_pass_up_to_the_next_look_and_then_the_floor(
     spark: SparkSession, grace: int, stride: int, first: int
 ) -> None:
     clock = BatchClock(spark)
-    clock.set(BatchLimits(budget=0.0, grace=grace, floor=0.1), until=time.time() + 3600, stride=stride)
+    clock.set(BatchLimits(budget=0.0, grace=2 * grace, floor=0.1), until=time.time() + 3600, stride=stride)
     passed = [row.id for row in spark.range(0, 2000, 1, 2).where(clock.in_time()).collect()]
     of_a_task = [*range(first), *range(first + 9 - first % 10, 1000, 10)]
     assert passed == [*of_a_task, *(1000 + number for number in of_a_task)]
+
+
+@pytest.mark.parametrize("tasks", [1, 5, 50])
+def test_the_grace_is_for_all_tasks_together_however_many_there_are(spark: SparkSession, tasks: int) -> None:
+    clock = BatchClock(spark)
+    clock.set(BatchLimits(budget=0.0, grace=100), until=time.time() + 3600)
+    assert spark.range(0, 5000, 1, tasks).where(clock.in_time()).count() == 100
 
 
 def test_a_clock_that_was_set_back_keeps_rows(spark: SparkSession) -> None:

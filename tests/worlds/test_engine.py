@@ -37,10 +37,10 @@ def test_a_budget_ends_a_batch_in_time_whatever_came(tasks: int) -> None:
 
 def test_grace_passes_whatever_the_clock_says() -> None:
     job = Job(pauses=(Pause(0.1, 3.0),))
-    cut, spared = (job.run(0.0, 400, Order(budget=2.0, grace=grace)) for grace in (0, 200))
+    cut, spared = (job.run(0.0, 400, Order(budget=2.0, grace=grace)) for grace in (0, 400))
     assert cut.kept == 0
     assert spared.kept == 400
-    assert job.run(0.0, 4000, Order(budget=2.0, grace=200)).kept == 400
+    assert job.run(0.0, 4000, Order(budget=2.0, grace=400)).kept == 400
 
 
 def test_more_tasks_than_cores_favour_the_first_ones() -> None:

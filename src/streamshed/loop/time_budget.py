@@ -23,14 +23,18 @@ _LEAST = 0.25  # share of the bound that an interval may take however long its r
 _BY_ITSELF = 2.0  # bounds after which a job that is late all the time does not get over it by itself
 _MORE = 1.05  # what usually arrives scatters
 _UNEVEN = 1.05  # and not all tasks have the same number
-_FIRST_GRACE = 64  # rows of all tasks together, while nothing is known
+_FIRST_GRACE = 64  # rows, while nothing is known
 _FEW = 8  # intervals that tell little
-_LEAST_GRACE = 20  # rows of all tasks together, so that something can be learned whatever happens
+_LEAST_GRACE = 20  # rows, so that something can be learned whatever happens
 _AT_EASE = 0.6  # of the allowed length: what an interval has that took less is no overload
 _USUALLY = 3.0  # bounds over which the usual rate is a mean
 _IDLE = 0.25  # seconds from the end of an interval to the next one's start, if the source had nothing
 _BURST = 1.5  # times the usual rows
 _RESERVE = 0.08  # share of the bound for what the interval after a long one may have to read and drop
+_READING = 8e-6  # seconds of a core that a row takes to be read and dropped, as long as nobody knows better, …
+_CHEAP = 0.3  # … and at most this share of what a kept one takes
+_KNOWN = 3.0  # times the most rows that one interval has dropped: so far what was learned can be believed
+_AS_NEW = 0.3  # share of their wait that rows may take to be read and dropped, in code that is as new as the job
 _SLIP = 0.5  # share of the way to what the last interval's budget was missed by
 _UNTOLD = 0.25  # share of the bound that comes behind the drop, at most, where nobody says
 _TELLING = 0.4  # share of the bound: an interval as long tells how time is split
@@ -46,7 +50,7 @@ class Allowance(NamedTuple):
     budget: float
     """Seconds from its own time until which rows may pass the drop."""
     grace: int
-    """Rows of each task that pass whatever the clock says."""
+    """Rows that pass whatever the clock says, shared among the tasks."""
     length: float
     """Seconds that it may take in all, with what comes behind the drop."""
 
@@ -87,7 +91,9 @@ class TimeBudget:
         self._untouched = 0.0
         self._usual_work = 0.0
         self._tasks = 1
+        self._cores = 1
         self._one_by_one = 0.0
+        self._most_dropped = 0.0
         self._interval = 0.0
         self._wait = 0.0
         self._then: float | None = None
@@ -148,6 +154,8 @@ class TimeBudget:
         self._calm = undisturbed and sample.arrived <= self._as_usual(sample.gap)
         self._seen += 1
         self._tasks = sample.tasks or self._tasks  # not every interval tells
+        self._cores = sample.cores or self._cores
+        self._most_dropped = max(self._most_dropped, told.arrived - told.kept)
         self._one_by_one = max(0.0, 1.0 - sample.cores / self._tasks) if sample.cores else 0.0
         if sample.arrived > 0:
             self._a_row = told.arrived / sample.arrived
@@ -234,7 +242,10 @@ class TimeBudget:
     def _reading_of(self, rows: float) -> float:
         """Seconds that rows take which come when the time is used up: all but the protected ones are dropped."""
         read = self._cost.predict(rows, 0.0) - self._cost.predict(0.0, 0.0)
-        return read + self._work(self._untouched * rows)
+        # A fit to intervals that dropped little knows nothing of a flood: often it says that reading is free.
+        flood = max(0.0, rows - _KNOWN * self._most_dropped)
+        each = min(_READING / (self._cores * max(self._a_row, 1e-12)), _CHEAP * self._work(1e6) / 1e6)
+        return max(read, flood * each) + self._work(self._untouched * rows)
 
     def allowance(self) -> Allowance:
         """For the next interval."""
@@ -243,7 +254,8 @@ class TimeBudget:
         left = max(within - wait, _LEAST * self.latency)
         if not self._cost.ready or self._rate <= 0:
             allowed = min(_FIRST * self.latency, left)
-            behind = min(self._tails.predict(0.0) + _RESERVE * self.latency, _TAIL * allowed)
+            reading = max(_RESERVE * self.latency, _AS_NEW * wait if self._seen else 0.0)
+            behind = min(self._tails.predict(0.0) + reading, _TAIL * allowed)
             return self._unless_in_vain(Allowance(allowed - behind, self._least_grace(), allowed))
         fixed = self._cost.predict(0.0, 0.0)
         usual = _MORE * min(1.0, self._usual * self._usual_work)
@@ -254,7 +266,7 @@ class TimeBudget:
         if wait > within / 2.0:
             # Tasks that have to wait for their turn have it when the time is used up.
             behind += self._one_by_one * self._usual_work * rows
-        grace = max(self._least_grace(), self._of_a_task(rows))
+        grace = max(self._least_grace(), math.ceil(rows * (_UNEVEN if self._tasks > 1 else 1.0)))
         # Whatever estimates say: the last long interval had this share of its time in front of the drop.
         budget = max(0.0, allowed - behind, self._before * allowed - self._foreseen - self._slip)
         if self._tails.predict(0.0) > _MOSTLY * longest(self.latency, self._interval):
@@ -271,11 +283,7 @@ class TimeBudget:
         return Allowance(tail + self.latency, _FIRST_GRACE, tail + self.latency)
 
     def _least_grace(self) -> int:
-        """Rows of each task, so that something can be learned."""
-        return math.ceil((_LEAST_GRACE if self._seen > _FEW else _FIRST_GRACE) / self._tasks)
-
-    def _of_a_task(self, rows: float) -> int:
-        return math.ceil(rows / self._tasks * (_UNEVEN if self._tasks > 1 else 1.0))
+        return _LEAST_GRACE if self._seen > _FEW else _FIRST_GRACE
 
     def _behind(self, allowed: float, wait: float) -> float:
         """Seconds after the budget is over: reading rows that are dropped, and all that comes behind the drop."""

@@ -20,7 +20,7 @@ class Order(NamedTuple):
     budget: float | None = None
     """Seconds from the batch's own time until which rows may pass."""
     grace: float = 0.0
-    """Rows of each task that pass whatever the clock says."""
+    """Rows that pass whatever the clock says, shared among the tasks."""
     most: float | None = None
     """Rows that pass at most: how rate limiters work."""
 
@@ -177,7 +177,7 @@ class Job:
             core = spent.index(min(spent))
             spent[core] += old * read_row
             in_time = min(mine, max(0.0, due - spent[core]) / row) if row > 0 else mine
-            in_time = max(in_time, min(mine, order.grace / share if share > 0 else mine))
+            in_time = max(in_time, min(mine, order.grace / self.tasks / share if share > 0 else mine))
             after = mine - in_time
             spent[core] += in_time * row + after * (read_row + self.protected * kept_row)
             passing.append((part, expired, in_time / mine * (1.0 - expired) if mine else 0.0, self.protected))

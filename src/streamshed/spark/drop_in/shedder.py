@@ -138,8 +138,8 @@ class Shedder(PlannedHandle):
     def pin(self, keep: float | None, *, budget: str | float | timedelta | None = None, grace: int = 0) -> None:
         """Keep this share by hand, whatever the load is; None gives the decision back.
 
-        With a `budget`, what comes to the drop later than that in its batch is dropped as well, but for the first
-        `grace` rows of each task. The mode still rules: in "off" and "dry-run" nothing is dropped.
+        With a `budget`, what comes to the drop later than that in its batch is dropped as well, but for
+        `grace` rows, the first of each task. The mode still rules: in "off" and "dry-run" nothing is dropped.
         """
         share = None if keep is None else check_floor(keep, "keep")
         allowed = None if budget is None else check_budget(budget, self.latency)

@@ -252,8 +252,8 @@ class RunningNetwork(PlannedHandle):
     ) -> None:
         """Carry out these drops, whatever the load is; None gives the decision back.
 
-        With a `budget`, rows that come later than that in their batch are dropped as well, but for the first
-        `grace` of each task. The mode still rules: in "off" and "dry-run" nothing is dropped.
+        With a `budget`, rows that come later than that in their batch are dropped as well, but for `grace`
+        rows, the first of each task. The mode still rules: in "off" and "dry-run" nothing is dropped.
         """
         allowed = None if budget is None else arguments.check_budget(budget, self.latency)
         with self._locked():

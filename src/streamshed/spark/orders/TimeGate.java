@@ -22,13 +22,20 @@ final class TimeGates implements java.util.function.BiFunction {
       long now = ((org.apache.spark.sql.catalyst.util.ArrayData) planned).getLong(0);
       long budget = Long.parseLong(numbers[1]);
       if (budget >= 0 && now < Long.parseLong(numbers[0])) {
-        return new TimeGate(unasked, absolute ? budget : now + budget, Long.parseLong(numbers[2]),
+        return new TimeGate(unasked, absolute ? budget : now + budget, ofTask(Long.parseLong(numbers[2])),
             Long.parseLong(numbers[3]), Long.parseLong(numbers[4]));
       }
     } catch (RuntimeException problem) {
       // Nobody can tell what holds: every row passes.
     }
     return new TimeGate(unasked, Long.MAX_VALUE, Long.MAX_VALUE, 0, Long.MAX_VALUE);
+  }
+
+  // Only the task knows among how many the rows of its batch are divided: nobody did when the batch was planned.
+  private static long ofTask(long rows) {
+    org.apache.spark.TaskContext task = org.apache.spark.TaskContext.get();
+    long tasks = task == null ? 1 : Math.max(1, task.numPartitions());
+    return (rows + tasks - 1) / tasks;
   }
 }
 

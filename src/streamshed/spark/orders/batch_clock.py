@@ -2,7 +2,7 @@
 
     deadline   when the batch was planned + budget, one number of a batch
     n          rows of this task that have come here
-    over       clock ≥ deadline  and  n > grace, looked at for every stride-th row and remembered for the others
+    over       clock ≥ deadline  and  n > grace/tasks, looked at for every stride-th row and remembered for others
     a row passes if not over, or if it is one of the floor's:  n · floor mod 1 < floor
 
 The clock is asked by an object that every task makes for itself and every executor compiles (`TimeGate.java`); no
@@ -56,7 +56,7 @@ class BatchLimits:
     budget: float | None = None
     """Seconds from when the batch is planned; None: as long as it takes."""
     grace: int = 0
-    """Rows of each task that pass whatever the clock says; up to the next look at the clock."""
+    """Rows that pass whatever the clock says, shared among the tasks; each up to its next look at the clock."""
     floor: float = 0.0
     """Share of what comes after that which passes all the same."""
     expiry: float | None = None
