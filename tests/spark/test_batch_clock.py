@@ -89,6 +89,18 @@ def test_the_floor_holds_for_the_budget_too(spark: SparkSession, source: Path, t
     assert len(rows) == round(0.3 * ROWS)
 
 
+def test_plans_have_a_floor_by_default_and_a_used_up_budget_has_none(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    fill(source)
+    kept, handle = budgeted(stream(spark, source))
+    assert handle.floor > 0.0
+    handle.pin(1.0, budget=NOW)
+    assert run_all(kept, tmp_path / "before", "cut_default") == []
+    handle.floor = 0.3
+    assert len(run_all(kept, tmp_path / "after", "cut_given")) == round(0.3 * ROWS)
+
+
 def test_drops_by_plan_and_by_budget_are_told_apart(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     fill(source)
     chosen = expected_ids(spark, source, 0.4, "user")

@@ -20,6 +20,10 @@ class Limits:
     mode: Mode = Mode.ENFORCE
     floor: float = 0.02
     """Share that plans keep at least, so that cost and rate can still be estimated."""
+    guaranteed: float = 0.0
+    """Share of what comes when a batch's time is used up that passes all the same: a floor that somebody asked
+    for. At six times the capacity two rows of a hundred are an eighth of what a batch can do, so there is none
+    unless somebody did."""
     max_shed: float = 1.0
     """Share that may be shed at most, strictly: below 1 there is no time budget, which cannot know its share."""
     budget: bool = True

@@ -161,6 +161,7 @@ class Controller:
         limits = replace(
             limits,
             floor=limits.floor if floor is None else floor,
+            guaranteed=limits.guaranteed if floor is None else floor,
             max_shed=limits.max_shed if max_shed is None else max_shed,
             budget=limits.budget if budget is None else budget,
         )

@@ -128,7 +128,7 @@ class PlannedHandle(Handle):
         self._budget.carry_out(
             self._enforcer.current.plan,
             self.latency,
-            floor=self.floor,
+            floor=self._controller.limits.guaranteed,
             expiry=self.latency if drops else None,
             draining=self._pinned is None and self._draining(),
         )

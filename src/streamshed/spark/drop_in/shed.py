@@ -102,8 +102,9 @@ def shed(
     protect
         A condition; rows that fulfil it are never dropped.
     floor
-        Share of the rows that plans always keep, and that passes of what comes when a batch's time is used up;
-        0.02 by default. In real-time mode, where it passes however late it is, nothing by default.
+        Share of the rows that is always kept: by plans, and of what comes when a batch's time is used up, which
+        makes the batch that much longer. By default plans keep 0.02, and a used-up time has no such share. In
+        real-time mode it passes however late it is, and there is none by default.
     max_shed
         The most that may be shed, as a share of the rows, strictly. Rows may then be later than the bound, and no
         batch has a time budget, which cannot know its share before the batch is over.
@@ -241,7 +242,13 @@ def shed(
     protected = check_protect(events, protect)
     allowed = check_budget(budget, bound)
     lowest = FLOOR if floor is None else check_floor(floor)
-    limits = Limits(check_mode(mode), lowest, check_max_shed(max_shed), budget=allowed != 0.0)
+    limits = Limits(
+        check_mode(mode),
+        lowest,
+        guaranteed=0.0 if floor is None else lowest,
+        max_shed=check_max_shed(max_shed),
+        budget=allowed != 0.0,
+    )
     check_expired(expired, arrival is not None)
     period = check_rotate(rotate)
     for what, added in (("weight", weight), ("sic", sic)):

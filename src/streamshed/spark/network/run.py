@@ -104,8 +104,9 @@ def run(
     mode
         "enforce", "dry-run" (keep all, report what would have been dropped) or "off".
     floor
-        Share of the work that is always done; 0.02 by default. In real-time mode: share of the rows that passes
-        however late it is, nothing by default.
+        Share of the work that is always done: by plans, and of what comes when a batch's time is used up. By
+        default plans keep 0.02, and a used-up time has no such share. In real-time mode: share of the rows that
+        passes however late it is, nothing by default.
     max_shed
         Share of the work that may be left undone at most, strictly: rows may then be later than the bound, and no
         batch has a time budget.
@@ -144,10 +145,12 @@ def run(
         refused = {"max_shed": max_shed, "budget": None if budget is True else budget, "pin": pin}
         _check_unused(refused | {"expired": None if expired == "keep" else expired})
     allowed = arguments.check_budget(budget, bound)
+    lowest = None if floor is None else arguments.check_floor(floor)
     limits = Limits(
         arguments.check_mode(mode),
-        _FLOOR if floor is None else arguments.check_floor(floor),
-        arguments.check_max_shed(max_shed),
+        _FLOOR if lowest is None else lowest,
+        guaranteed=lowest or 0.0,
+        max_shed=arguments.check_max_shed(max_shed),
         budget=allowed != 0.0,
     )
     chosen = network_policy(policy) if isinstance(policy, str) else policy
