@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ QUICK_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
     "FileSystemBasedCheckpointFileManager"
 }
+
+# A page of Spark's memory has 64 MB in a heap of 3 GB, and each broadcast of a join takes one, however small it
+# is. They are given back by a thread that comes after the garbage collector: too late for a heap full of them.
+SMALL_PAGES = {"spark.buffer.pageSize": "1m"}
 
 
 def group_of(item: pytest.Item) -> str | None:
@@ -77,7 +82,7 @@ def spark() -> Iterator[object]:
     # Tasks that run for long tell what they did every second, so that tests need not wait for it.
     beats = {"spark.executor.heartbeatInterval": "1s"}
     jars = {} if kafka.missing() else {"spark.jars": kafka.connector()}
-    session = local_session("tests", "local[2]", **jars, **beats, **QUICK_FILES)
+    session = local_session("tests", "local[2]", **jars, **beats, **QUICK_FILES, **SMALL_PAGES)
     yield session
     session.stop()
 
@@ -110,6 +115,26 @@ def broker() -> Iterator[object]:
         pytest.skip(f"NO KAFKA: {problem}")
     with kafka.Broker() as running:
         yield running
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A Spark that has gone takes every test behind it with it: say so, and what it left."""
+    report = yield
+    if report.failed and (last_words := _jvm_ended()):
+        report.sections.append(("Spark's JVM has ended", last_words))
+    return report
+
+
+def _jvm_ended() -> str:
+    context = sys.modules.get("pyspark.core.context")
+    gateway = getattr(getattr(context, "SparkContext", None), "_gateway", None)
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None or process.poll() is None:
+        return ""
+    crash = Path(f"hs_err_pid{process.pid}.log")
+    story = crash.read_text(errors="replace")[:3000] if crash.exists() else "it left no account of a crash"
+    return f"exit code {process.returncode} (52: out of memory, negative: a signal); {story}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
