@@ -65,6 +65,18 @@ def test_rows_may_have_waited_behind_a_slow_first_batch() -> None:
     assert budget.allowance().length > BOUND / 2
 
 
+def test_a_lump_has_more_than_half_the_bound_and_what_comes_again_has_half() -> None:
+    # A long batch makes the next rows wait. After a lump there are few of them. In an overload there are many, and
+    # the batch behind a long one is short, reads all of them and keeps hardly any.
+    watched = Watched()
+    lump = watched.batch(7.0, 1500, next_started=False)
+    assert lump.length > 1.2 * BOUND / 2
+    again = watched.batch(8.7, 1500, next_started=False)
+    assert again.length <= BOUND / 2
+    after = watched.batch(10.4, 200, next_started=False)
+    assert after.length == pytest.approx(lump.length, rel=0.1)
+
+
 def test_the_longer_a_batch_runs_the_less_is_left_for_the_next() -> None:
     watched = Watched()
     calm = watched.batch(7.0, 200)

@@ -30,6 +30,7 @@ _AT_EASE = 0.6  # of the allowed length: what an interval has that took less is 
 _USUALLY = 3.0  # bounds over which the usual rate is a mean
 _IDLE = 0.25  # seconds from the end of an interval to the next one's start, if the source had nothing
 _BURST = 1.5  # times the usual rows
+_LASTING = 2  # intervals in a row that had more: no lump
 _RESERVE = 0.08  # share of the bound for what the interval after a long one may have to read and drop
 _READING = 8e-6  # seconds of a core that a row takes to be read and dropped, as long as nobody knows better, …
 _CHEAP = 0.3  # … and at most this share of what a kept one takes
@@ -67,7 +68,8 @@ class TimeBudget:
     the interval B − W, less a margin, and less what comes behind the drop. W is what the running interval is
     expected to take, and no less than it has been running already. A long interval makes the next one's rows
     wait, so it may take no more than leaves time for what usually arrives meanwhile: (B − c₀)/(1 + ρ) for a load
-    ρ, which is all of B for rows that come now and then, and B/2 at full load.
+    ρ, which is all of B for rows that come now and then, and B/2 at full load. A lump is no load that lasts; what
+    has come twice in a row is, and long and short intervals in turns would keep less than equal ones.
 
     A slow interval is no overload. As many rows as usually arrive in W seconds pass whatever the clock says
     (`grace`), so that a pause costs time and no rows; unless the job would not be back by itself soon, or the
@@ -87,6 +89,7 @@ class TimeBudget:
         self._foreseen = 0.0
         self._rate = 0.0
         self._newest = 0.0
+        self._rates: deque[float] = deque(maxlen=_LASTING)
         self._usual = 0.0
         self._untouched = 0.0
         self._usual_work = 0.0
@@ -161,6 +164,7 @@ class TimeBudget:
             self._a_row = told.arrived / sample.arrived
         if sample.gap > 0:
             self._newest = told.arrived / sample.gap
+            self._rates.append(self._newest)
             self._rate = self._mean(self._rate, told.arrived, sample.gap)
             self._usual_work = self._work(self._a_row) if sample.arrived else 0.0
             fits = sample.duration <= _AT_EASE * longest(self.latency, sample.interval)
@@ -258,8 +262,10 @@ class TimeBudget:
             behind = min(self._tails.predict(0.0) + reading, _TAIL * allowed)
             return self._unless_in_vain(Allowance(allowed - behind, self._least_grace(), allowed))
         fixed = self._cost.predict(0.0, 0.0)
-        usual = _MORE * min(1.0, self._usual * self._usual_work)
-        most = max(within / 2.0, (within - fixed - _RESERVE * self.latency) / (1.0 + usual))
+        # What usually arrives, or what has come more than once, if that is more: a lump comes once.
+        lasting = min(self._rates) if len(self._rates) == _LASTING else 0.0
+        load = _MORE * min(1.0, max(self._usual * self._usual_work, self._work(lasting)))
+        most = max(within / 2.0, (within - fixed - _RESERVE * self.latency) / (1.0 + load))
         allowed = min(most, left, within - self._interval)
         rows = _MORE * self._usual * wait if self._calm else 0.0
         behind = self._behind(allowed, wait)
