@@ -71,6 +71,13 @@ def test_what_lasts_is_an_overload_and_what_fits_is_what_the_bound_allows() -> N
     assert last.share == pytest.approx((1.92 - FIXED) / ROW / (3000 * 1.92), rel=0.1)
 
 
+@pytest.mark.parametrize(("rate", "batches"), [(1500, 4), (6000, 2)])
+def test_far_too_much_is_an_overload_sooner_and_never_at_once(rate: int, batches: int) -> None:
+    watched = Watched()
+    found = [watched.see(cut(8 + 1.9 * turn, int(1.9 * rate), 1.9)) for turn in range(batches)]
+    assert [each is None for each in found] == [True] * (batches - 1) + [False]
+
+
 def test_slowness_is_not_taken_for_rows() -> None:
     watched = Watched()
     for turn in range(6):

@@ -37,6 +37,8 @@ class Thresholds:
     """… and intervals were cut, or longer than this …"""
     confirm: int = 3
     """… so many times in a row."""
+    far: float = 2.0
+    """… where one that was cut and is predicted to take more than this counts for two …"""
     slow: int = 2
     """… or so many, where a budget does not hold what comes behind the drop."""
     growing: float = 1.3
@@ -190,7 +192,9 @@ class OverloadDetector:
         # What an interval costs whatever is in it cannot be thinned; a fit to long ones alone does not tell it.
         room = slow_behind or self._cost.predict(0.0, 0.0) < limits.enter * found.allowed
         over = seen and room and found.predicted > limits.enter * found.allowed
-        self._confirmed = self._confirmed + 1 if over else 0
+        # What was cut and is far too much is no slow interval; still, a lump comes once.
+        weight = 2 if sample.cut > 0 and found.predicted > limits.far * found.allowed else 1
+        self._confirmed = self._confirmed + weight if over else 0
         # Where nothing cuts intervals short, each is longer than the one before by the factor of overload.
         growing = over and budget is None and sample.duration > limits.growing * found.allowed
         if growing or self._confirmed >= (limits.slow if slow_behind else limits.confirm):
