@@ -126,6 +126,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say at once what failed: a run that is cut off never comes to its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = getattr(crash, "message", "").splitlines()[:3]
+        print(f"\n{report.when} of {report.nodeid} FAILED: {' / '.join(why)}", file=sys.__stdout__, flush=True)
+
+
 def _jvm_ended() -> str:
     context = sys.modules.get("pyspark.core.context")
     gateway = getattr(getattr(context, "SparkContext", None), "_gateway", None)
