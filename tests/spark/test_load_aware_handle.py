@@ -21,7 +21,7 @@ from streamshed.sketch.hashing import digests
 from streamshed.spark.load_aware import load_shedder
 from streamshed.spark.load_aware import mail as load_mail
 from streamshed.spark.load_aware.cost_control import CostControl, Goal
-from streamshed.spark.load_aware.cost_orders import ENFORCE, OFF
+from streamshed.spark.load_aware.cost_orders import ENFORCE, OFF, OrderHistory
 from streamshed.spark.load_aware.cost_stage import Tally
 from streamshed.spark.load_aware.load_shedder import LoadShedder, order_file
 from tests.spark.helpers import wait_for
@@ -189,6 +189,25 @@ def test_failing_open_needs_no_storage(handle: LoadShedder, files: dict[str, byt
     # Whatever was being stored meanwhile does not bring the orders back.
     MemoryStore.stands_still.set()
     wait_for(lambda: handle.target == "avg 3 seconds" and not handle._opened)
+    assert mode_now(handle) == OFF
+
+
+@pytest.mark.complains
+def test_an_order_that_was_being_stored_when_something_broke_drops_nothing_even_for_a_moment(
+    handle: LoadShedder, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(handle, Watch())
+    run_batch(handle, Watch(), 0)
+    assert mode_now(handle) == ENFORCE
+    save = handle._save_all
+
+    def breaks(history: OrderHistory) -> None:
+        save(history)
+        handle.fail_open(RuntimeError("a bug"))
+
+    monkeypatch.setattr(handle, "_save_all", breaks)
+    monkeypatch.setattr(handle._wake, "set", lambda: None)  # the worker is slow to hear of it
+    handle.configure(target="avg 3 seconds")
     assert mode_now(handle) == OFF
 
 

@@ -298,11 +298,11 @@ class LoadShedder(Handle):
 
         The row is opened first and without the lock: what broke may be the storage that somebody waits for.
         """
-        self._open_row()
         first = not self._broken
         self._broken = self._opened = True
         self._paused_until = time.monotonic() + PAUSE
         self._renew_at = 0.0
+        self._open_row()
         if first and self._readers:
             log.warning("%s: all rows are kept for the next %g s, because of: %s", self.name, PAUSE, problem)
         self._wake.set()
@@ -466,6 +466,10 @@ class LoadShedder(Handle):
                 is not None
             ),
         ):
+            if self._opened:
+                # Something broke while the order was being stored, and now it is shown.
+                self._open_row()
+                return
             self._renew_at = time.time() + lease / 2
             if self._broken:
                 self._broken = False
