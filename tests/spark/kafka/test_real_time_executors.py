@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,48 +18,67 @@ from tests.spark.kafka.helpers import topic
 
 pytestmark = pytest.mark.cluster
 
+PARTITIONS = 2
+
+
+@contextmanager
+def sending_old_rows(broker: Broker, into: str) -> Iterator[list[int]]:
+    """Rows that seem a second old, by turns to the partitions; the numbers of those sent so far.
+
+    They come without a pause: behind one, a queue was empty and does not stand yet. A quick machine was through
+    with rows that came in lumps long before the next lump, and dropped none of them.
+    """
+    producer, sent, ended = broker.producer(), list[int](), threading.Event()
+
+    def send() -> None:
+        while not ended.wait(0.005):
+            stamp = int((time.time() - 1.0) * 1000)
+            for partition in range(PARTITIONS):
+                value = json.dumps({"n": len(sent)}).encode()
+                producer.produce(into, value=value, partition=partition, timestamp=stamp)
+                sent.append(len(sent))
+            producer.flush(10)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        ended.set()
+        thread.join()
+
 
 def test_a_bound_changes_in_a_running_batch_on_separate_executors(
     broker: Broker, tmp_path: Path, executors: Executors
 ) -> None:
-    into, out = topic(broker, partitions=2), topic(broker)
+    into, out = topic(broker, partitions=PARTITIONS), topic(broker)
     executors.start("kafka.executors_job", tmp_path, broker.address, into, out)
-    collected: list[tuple[int, int]] = []
     consumer = broker.consumer(out)
-    producer = broker.producer()
-    serials = iter(range(1_000_000))
-    sent: dict[int, int] = {}
+    collected: set[int] = set()
 
-    def send(count: int) -> None:
-        """Rows that seem a second old, on both partitions; what came out is collected."""
-        stamp = int((time.time() - 1.0) * 1000)
-        for serial in (next(serials) for _ in range(count)):
-            sent[serial] = serial % 2
-            value = json.dumps({"n": serial}).encode()
-            producer.produce(into, value=value, partition=serial % 2, timestamp=stamp)
-        producer.flush(10)
-        messages = [each for each in consumer.consume(100_000, timeout=0.1) if each.error() is None]
-        collected.extend((json.loads(each.value())["n"], sent[json.loads(each.value())["n"]]) for each in messages)
+    def collect() -> None:
+        assert not executors.ended(tmp_path)
+        messages = consumer.consume(100_000, timeout=0.1)
+        collected.update(json.loads(each.value())["n"] for each in messages if each.error() is None)
 
     def shed_on(partition: int, since: int) -> bool:
         """Whether rows of a partition are missing that were sent before others that came."""
-        there = {n for n, place in collected if place == partition and n >= since}
-        newest = max(there, default=since)
-        return len(there) < sum(place == partition and since <= n <= newest for n, place in sent.items())
+        there = {n for n in collected if n % PARTITIONS == partition and n >= since}
+        return bool(there) and len(there) < len(
+            [n for n in range(since, max(there) + 1) if n % PARTITIONS == partition]
+        )
 
-    def runs() -> None:
-        assert not executors.ended(tmp_path)
-
-    try:
-        # Five JVMs start here; beside other work on two cores that alone has taken two minutes.
-        wait_for(lambda: (runs(), (tmp_path / "started").exists())[1], seconds=400)
-        wait_for(lambda: (send(2), runs(), len(collected) > 20)[2], seconds=200)
-        before = next(serials)
-        (tmp_path / "tighten").touch()
-        wait_for(lambda: (send(50), runs(), (tmp_path / "tightened").exists())[2])
-        wait_for(lambda: (send(400), runs(), shed_on(0, before) and shed_on(1, before))[2])
-    finally:
-        (tmp_path / "end").touch()
-        consumer.close()
+    with sending_old_rows(broker, into) as sent:
+        try:
+            # Five JVMs start here; beside other work on two cores that alone has taken two minutes.
+            wait_for(lambda: (collect(), (tmp_path / "started").exists())[1], seconds=400)
+            wait_for(lambda: (collect(), len(collected) > 20)[1], seconds=200)
+            before = len(sent)
+            (tmp_path / "tighten").touch()
+            wait_for(lambda: (collect(), (tmp_path / "tightened").exists())[1])
+            wait_for(lambda: (collect(), all(shed_on(each, before) for each in range(PARTITIONS)))[1])
+        finally:
+            (tmp_path / "end").touch()
+            consumer.close()
     wait_for(lambda: executors.ended(tmp_path))
     assert json.loads((tmp_path / "result.json").read_text()) == {"executors": 2}
