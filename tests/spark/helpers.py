@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -88,3 +89,8 @@ def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
     while not what():
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain"
         time.sleep(0.05)
+
+
+def in_force(handle: Any) -> None:
+    """Wait until what was asked for last has begun: a little later than it was asked, more on slow storage."""
+    wait_for(lambda: max((span.start for span in handle._control.history.spans), default=0) < time.time() * 1000)

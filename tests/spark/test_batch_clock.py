@@ -16,7 +16,7 @@ import streamshed as ss
 from streamshed.spark.drop_in.shedder import Shedder
 from streamshed.spark.orders.batch_clock import BatchClock, BatchLimits
 from streamshed.spark.watch.clock_skew import ClockSkew
-from tests.spark.helpers import expected_ids, fill, ids, put_rows, run_all, stream, wait_for
+from tests.spark.helpers import expected_ids, fill, ids, in_force, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
@@ -323,7 +323,7 @@ def test_a_batch_that_is_over_soon_has_no_clock_and_a_large_one_has(
         assert [has_clock(10) for _ in range(3)] == [True, False, False], "of the first one nothing is known"
         assert has_clock(30_000)
         handle.pin(1.0, budget=NOW)
-        time.sleep(0.3)
+        in_force(handle)
         assert has_clock(10), "this budget is not a long one"
         assert (total(handle, "cut"), total(handle, "kept")) == (10, 30_030)
     finally:

@@ -23,7 +23,7 @@ from streamshed.policies.registry import network_policy
 from streamshed.sim.scenario import Scenario
 from streamshed.sim.simulate import simulate
 from streamshed.testing import ListSink, ListSource
-from tests.spark.helpers import wait_for
+from tests.spark.helpers import in_force, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 100
@@ -101,7 +101,7 @@ class Entry:
 
     def pin(self, share: float | None) -> None:
         self.handle.pin([ss.Drop("s->all", share)] if self.kind == "run" and share is not None else share)
-        time.sleep(0.3)  # a plan begins a moment later
+        in_force(self.handle)
 
     def send(self) -> int:
         """One batch of rows; how many came out."""
@@ -137,10 +137,10 @@ def test_pin_books_and_mode(entry: Entry) -> None:
         assert some(entry.send())
         for mode in ("dry-run", "off"):
             handle.mode = mode
-            time.sleep(0.3)
+            in_force(handle)
             assert entry.send() == ROWS, mode
         handle.mode = "enforce"
-        time.sleep(0.3)
+        in_force(handle)
         assert some(entry.send())
         report = handle.report()
         assert report.arrived == entry.sent == report.kept + report.shed
@@ -181,10 +181,9 @@ def test_removing_the_control_file_is_an_off_switch(entry: Entry, caplog: pytest
         os.remove(handle.control_path.removeprefix("file:"))
         entry.send()
         wait_for(lambda: "the control file was changed or removed" in caplog.text)  # when its end was heard of
-        time.sleep(0.3)  # what takes the place of a plan begins a moment later
         assert entry.send() == ROWS
         handle.mode = "enforce"
-        time.sleep(0.3)
+        in_force(handle)
         assert some(entry.send()), "who sets something has the say again"
 
 

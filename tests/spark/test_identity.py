@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pyspark.sql import functions as F
 import streamshed as ss
 from streamshed.spark.drop_in.identity import row_place
 from streamshed.spark.watch.session_monitor import _execution_of
-from tests.spark.helpers import fill, ids, put_rows, run_all, stream, wait_for
+from tests.spark.helpers import fill, ids, in_force, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 4000
@@ -84,7 +83,7 @@ def test_where_sparks_own_count_will_do_nothing_at_all_is_in_the_plan(spark: Spa
     try:
         for number, keep in enumerate((None, None, 0.5, 0.5, None, None, 0.25)):
             handle.pin(keep)
-            time.sleep(0.3)  # a plan begins a little later
+            in_force(handle)
             put_rows(source, 100 * number, 100)
             query.processAllAvailable()
             wait_for(lambda rows=100 * (number + 1): handle.report().arrived == rows)  # type: ignore[misc]

@@ -23,7 +23,7 @@ from streamshed.spark.watch.plan_counts import serials_in
 from streamshed.spark.watch.progress import Progress
 from streamshed.spark.watch.query_watch import _sources_by_drop
 from streamshed.spark.watch.session_monitor import SessionMonitor, _execution_of
-from tests.spark.helpers import fill, put_rows, run_all, stream, wait_for
+from tests.spark.helpers import fill, in_force, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -133,7 +133,6 @@ def test_a_removed_control_file_is_an_off_switch_until_told_otherwise(
         Path(handle.control_path.removeprefix("file:")).unlink()
         feed()
         wait_for(lambda: "control file" in handle.reason)
-        time.sleep(0.1)
         before = handle.report().shed
         for _ in range(4):
             feed()
@@ -144,7 +143,7 @@ def test_a_removed_control_file_is_an_off_switch_until_told_otherwise(
         handle.pin(0.1)
         assert handle.keep == 0.1
         assert (tmp_path / "c" / "off.control.json").exists()
-        time.sleep(0.1)
+        in_force(handle)
         feed()
         assert handle.report().shed > before
 
@@ -165,7 +164,7 @@ def test_an_edited_control_file_is_obeyed_until_its_plan_ends(
         put_rows(source, 50, 50)
         query.processAllAvailable()
         wait_for(lambda: handle.keep == 0.0)
-        time.sleep(0.1)
+        in_force(handle)
         put_rows(source, 100, 50)
         query.processAllAvailable()
         counted(handle, 150)

@@ -19,7 +19,7 @@ from streamshed.spark.network.network_query import marks_for
 from streamshed.spark.network.query_layout import NetworkLayout
 from streamshed.spark.network.slots import Slots
 from streamshed.spark.network.sql import Parser, Writer
-from tests.spark.helpers import delivered, wait_for
+from tests.spark.helpers import delivered, in_force, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
@@ -100,7 +100,7 @@ def test_drops_take_what_the_plan_says_and_are_counted(spark: SparkSession, tmp_
         state=str(tmp_path / "state"),
     )
     running.pin([ss.Drop("s->scaled", 0.5), ss.Drop("scaled->high", 0.0, "v < 40"), ss.Drop("scaled->low", 0.2)])
-    time.sleep(0.2)  # so that the plan is in force for the first batch
+    in_force(running)
     put(tmp_path / "in")
     running.process_all_available()
     running.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
-from tests.spark.helpers import delivered
+from tests.spark.helpers import delivered, in_force
 from tests.spark.test_network import put, stream, triage
 
 pytestmark = pytest.mark.spark
@@ -49,7 +48,7 @@ def run(spark: SparkSession, network: Network, folder: Path, **pinned: object) -
         state=str(folder / "state"),
     )
     running.pin([], **pinned)  # type: ignore[arg-type]
-    time.sleep(0.2)
+    in_force(running)
     put(folder / "in", rows=ROWS)
     running.process_all_available()
     running.stop()

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import streamshed as ss
 from streamshed.network import Builder, Network
 from streamshed.network.graph import InvalidNetwork
-from tests.spark.helpers import delivered, wait_for
+from tests.spark.helpers import delivered, in_force, wait_for
 
 pytestmark = pytest.mark.spark
 SCHEMA = "id LONG, v DOUBLE, kind STRING, at TIMESTAMP"
@@ -189,7 +189,7 @@ def test_all_reasons_at_once_add_up(spark: SparkSession, tmp_path: Path, network
     running = start(spark, network, {"s": rows}, tmp_path, floor=0.0)
     drops = [ss.Drop(on, 0.5) for on in network.arcs_out_of("s")]
     running.pin(drops, budget="1 ms", grace=20)
-    time.sleep(0.2)  # so that the plan is in force for the first batch
+    in_force(running)
     put(tmp_path / "s", [OLD, YOUNG] * 500)
     running.process_all_available()
     running.stop()

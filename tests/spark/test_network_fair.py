@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from streamshed.policies.registry import network_policy
 from streamshed.quality.sic import jain
 from streamshed.records import Drop
 from streamshed.spark.network import fused_query
-from tests.spark.helpers import wait_for
+from tests.spark.helpers import in_force, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 20_000
@@ -118,7 +117,7 @@ def test_who_had_least_is_served_first_so_that_no_output_is_always_the_one_that_
         )
         keeps = {"a": 0.4, "c": 0.1, "d": 0.7}
         running.pin([Drop(f"s->m{name}", keep) for name, keep in keeps.items()])
-        time.sleep(0.2)
+        in_force(running)
         for number in range(3):
             table = pa.table({"id": np.arange(1000) + 1000 * number, "v": np.zeros(1000)})
             parquet.write_table(table, source / f"{number}.parquet")

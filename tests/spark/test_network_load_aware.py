@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from streamshed.network import Builder, LoadAware, Network
 from streamshed.network.graph import InvalidNetwork
 from streamshed.network.spec.yaml import dump, parse
 from streamshed.spark.network.run import RunningNetwork
-from tests.spark.helpers import delivered, put_rows, stream, wait_for
+from tests.spark.helpers import delivered, in_force, put_rows, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 300
@@ -90,11 +89,11 @@ def test_rows_without_time_are_dropped_and_counted_at_the_arc_in_front(
         wait_for(lambda: running.report().arrived == ROWS)
         assert running.report().by_output["all"].delivered == ROWS - 100
         wait_for(lambda: handle.order is not None and handle.order.table > 0)
-        time.sleep(1.0)  # an order starts a little in the future
+        in_force(handle)
         put_rows(tmp_path / "in", ROWS, ROWS)  # all came long ago
         wait_for(lambda: running.report().arrived == 2 * ROWS)
         handle.mode = "off"
-        time.sleep(1.0)
+        in_force(handle)
         put_rows(tmp_path / "in", 2 * ROWS, ROWS)
         wait_for(lambda: running.report().arrived == 3 * ROWS)
     finally:
@@ -119,7 +118,7 @@ def test_the_settings_of_a_box_are_its_shedders(spark: SparkSession, tmp_path: P
     try:
         put_rows(tmp_path / "in", 0, ROWS)
         wait_for(lambda: handle.order is not None and handle.order.table > 0)
-        time.sleep(1.0)  # an order starts a little in the future
+        in_force(handle)
         put_rows(tmp_path / "in", ROWS, ROWS)
         wait_for(lambda: running.report().arrived == 2 * ROWS)
     finally:

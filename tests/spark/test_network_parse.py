@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import streamshed as ss
 from streamshed.network import Builder, Network
-from tests.spark.helpers import delivered
+from tests.spark.helpers import delivered, in_force
 from tests.spark.test_network import ROWS, put
 
 pytestmark = pytest.mark.spark
@@ -47,7 +46,7 @@ def run(spark: SparkSession, network: Network, folder: Path, drops: list[ss.Drop
         state=str(folder / "state"),
     )
     running.pin(drops)
-    time.sleep(0.2)  # so that the plan is in force for the first batch
+    in_force(running)
     put(folder / "in")
     running.process_all_available()
     running.stop()

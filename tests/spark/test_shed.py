@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import streamshed as ss
 from streamshed.spark.watch.plan_counts import PlanReader
-from tests.spark.helpers import expected_ids, fill, ids, put_rows, run_all, stream, wait_for
+from tests.spark.helpers import expected_ids, fill, ids, in_force, put_rows, run_all, stream, wait_for
 
 pytestmark = pytest.mark.spark
 ROWS = 2000
@@ -368,7 +368,7 @@ def test_a_control_file_that_vanishes_while_running_keeps_rows_from_the_next_bat
     kept = ss.shed(stream(spark, source), "1 hour", salt="test", key="id", state=str(tmp_path / "control"))
     handle = ss.shedder(kept)
     handle.pin(0.0)
-    time.sleep(0.1)
+    in_force(handle)
     query = kept.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "s")).start()
     try:
         put_rows(source, 0, 100)
@@ -379,7 +379,6 @@ def test_a_control_file_that_vanishes_while_running_keeps_rows_from_the_next_bat
         put_rows(source, 100, 100)  # dropped as well: the file is looked at after each batch
         query.processAllAvailable()
         wait_for(lambda: "changed or removed" in caplog.text)
-        time.sleep(0.1)
         put_rows(source, 200, 100)
         query.processAllAvailable()
         wait_for(lambda: handle.report().arrived == 300)

@@ -169,6 +169,9 @@ class Enforcer(Generic[Value]):
         elif drops_of is not None:
             plan = replace(plan, drops=drops_of(value), wanted=drops_of(value))
         self._by_hand = Carried(plan, value, until)
+        if not obeyed and self.drops:
+            # Whoever removed the file wants every row now, and not after a head start.
+            self.open(plan)
         log.warning("%s: %s: %s", self._name, reason, self._carrier.path)
         return True
 
