@@ -47,18 +47,25 @@ def test_a_bound_is_in_force_when_most_rows_come_out_within_it() -> None:
     assert realtime.in_force_after(played, 8.0, 0.05) == pytest.approx(0.1)
 
 
-def steady(rate: int, seconds: float) -> Play:
-    """So many rows a second come out, each at once."""
-    sent = np.arange(0.0, realtime.LEAD_IN + seconds, 1.0 / rate)
-    return Play(sent, np.zeros(len(sent), dtype=int), np.arange(len(sent)), np.zeros(len(sent)))
+def turn(rate: float, seconds: float = 10.0, age: float = 0.0) -> realtime.Turn:
+    """So many rows a second come out, each at this age in milliseconds."""
+    sent = np.arange(0.0, 2.0 + seconds, 1.0 / rate)
+    played = Play(sent, np.zeros(len(sent), dtype=int), np.arange(len(sent)), np.full(len(sent), age))
+    return realtime.Turn(played, 2.0, seconds)
 
 
-def test_a_ladder_is_held_against_the_plain_job_before_and_after_it() -> None:
-    """On a machine that gets slower all the time, two equal jobs are equal."""
-    turns = realtime.Turns(steady(120, 30.0), steady(100, 60.0), steady(80, 30.0), 60.0)
+def test_a_ladder_is_held_against_the_plain_job_beside_it() -> None:
+    """On a machine with two speeds, which change between pairs and once within one, two equal jobs are equal."""
+    pairs = [(turn(rate), turn(rate)) for rate in (120, 100, 120, 100)]
+    turns = realtime.Turns(turn(120, 60.0), turn(100, 60.0), [*pairs, (turn(120), turn(100))])
     assert turns.rows_ratio() == pytest.approx(1.0, abs=0.01)
-    assert turns.plain_ratio() == pytest.approx(2 / 3, abs=0.01)
-    assert turns.plain_p99() == 0.0
+    assert turns.plain_apart() == pytest.approx(1.2, abs=0.01)
+
+
+def test_short_turns_tell_which_job_does_less_and_how_late_it_is() -> None:
+    turns = realtime.Turns(turn(100), turn(95), [(turn(100, age=10.0), turn(95, age=15.0))] * 3)
+    assert turns.rows_ratio() == pytest.approx(0.95, abs=0.01)
+    assert turns.ratios(lambda each: each.latency(99)) == pytest.approx([1.5] * 3)
 
 
 def test_parts_of_a_run_are_named_and_a_picture_needs_a_folder() -> None:
