@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NEW, WARM, COLD, HOPELESS, REMEMBERED, EMPTY = 20_000, 10_000, 1_000, 2_000, 1_000, 5
-STALL, SHORT, PATIENCE = 0.25, 5, 10
+STALL, PATIENCE = 0.25, 10
 
 
 @dataclass
@@ -93,7 +93,7 @@ class LadderOracle:
             return False
         patience = PATIENCE * self.bound
         calm = self.now - self.stood >= patience
-        if calm and age < self.bound / 2 and self.old < SHORT * self.interval:
+        if calm and age < self.bound / 2:
             return False
         left = patience - (self.now - self.since) if calm else 0
         gone_in_time = (age - self.lowest) * self.ran <= self.fell * left

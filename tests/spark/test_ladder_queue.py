@@ -41,6 +41,18 @@ def test_a_short_time_with_half_of_the_machine_costs_a_calm_job_no_row(seed: int
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_queue_that_does_not_grow_costs_no_row_below_half_of_the_bound(seed: int) -> None:
+    """Other work leaves just what the job needs, for much longer than an interval, and there is a queue."""
+
+    def slowness(at: float) -> float:
+        return 3.0 if 3000.0 <= at < 3210.0 else 2.0 if 3210.0 <= at < 4000.0 else 1.0
+
+    run = play(lambda at: 0.5, 6000.0, service=0.05, slowness=slowness, seed=seed)
+    assert sum(50 <= age < 100 for _, _, age, _ in run.kinds) > 6000
+    assert not run.shed
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_stall_from_which_a_job_soon_recovers_costs_no_row_at_four_fifths_of_the_load(seed: int) -> None:
     assert not play(lambda at: 0.8, 6000.0, stalls=[(3000.0, 200.0)], seed=seed).shed
 

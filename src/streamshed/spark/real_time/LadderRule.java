@@ -18,7 +18,6 @@ final class LadderRule implements java.util.function.LongBinaryOperator, java.ut
   private static final int REMEMBERED = 1000; // over which it is reckoned what a task's time goes into
   private static final int EMPTY = 5; // intervals without a row: the queue was empty
   private static final int STALL = 4; // a quarter of an interval between two rows: the task stood still
-  private static final int SHORT = 5; // intervals for which rows may be old that are younger than half a bound
   private static final int PATIENCE = 10; // bounds that a queue is given to get short by itself
   private static final int WAITING = 2; // half the age of the lowest rung: a row as old as that waits for the task
 
@@ -203,7 +202,7 @@ final class LadderRule implements java.util.function.LongBinaryOperator, java.ut
     if (old < table[INTERVAL]) return false;
     long patience = PATIENCE * table[BOUND];
     boolean wasCalm = now - stood >= patience;
-    if (wasCalm && 2 * age < table[BOUND] && old < SHORT * table[INTERVAL]) return false;
+    if (wasCalm && 2 * age < table[BOUND]) return false;
     long left = wasCalm ? patience - (now - since) : 0;
     boolean recovers = left > 0 && fell > 0 && (age - table[LOWEST]) * ran <= fell * left;
     standing = !recovers;

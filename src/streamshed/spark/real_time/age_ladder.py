@@ -22,9 +22,9 @@ costs is ever learned.
       age − low ≤ pace · (10·B − time since rows are old)     pace: by how much ages fell, over the time it took
 
   A time without a row of B/8 or more is a stall: it counts as B/8 of the interval and nothing in the pace, or a
-  stall alone would fill the one and hide the other. A queue that stood in the last ten bounds gets no such
-  patience. Nor is there a hurry while rows are younger than B/2, and were calm before: for five intervals they are
-  let pass. In an overload of twice the capacity they are that old after one.
+  stall alone would fill the one and hide the other. Nor does any row go before rows are older than B/2: a job near
+  its capacity may have a queue that neither grows nor ends, and no row of it is late. In an overload of twice the
+  capacity they are that old after one interval. A queue that stood in the last ten bounds gets neither patience.
 - That a queue's age tells overload better than its length or the load of the machine, and that requests should go
   by their worth in fixed levels, is how DAGOR protects services. [2]
 
