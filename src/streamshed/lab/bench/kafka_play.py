@@ -46,6 +46,7 @@ _STEP = 0.005  # seconds between two sends
 _STARTED_WITHIN = 120.0
 _MOST_TURNS = 6
 _AFTER_BEST = 2
+_SPELL = 10.0  # seconds
 
 Shed = Callable[[DataFrame], DataFrame]
 """Puts a drop into a stream from Kafka."""
@@ -84,11 +85,12 @@ class Play:
 
     def latency(self, percent: float, since: float = 0.0) -> float:
         """A percentile of the rows that were sent after a time; 100 is the worst."""
-        chosen = self.latencies[self.sent[self.came] >= since]
+        chosen = self.after(since)
         return float(np.percentile(chosen, percent)) if len(chosen) else float("nan")
 
-    def mean(self, since: float = 0.0) -> float:
-        return float(self.latencies[self.sent[self.came] >= since].mean())
+    def after(self, since: float) -> NDArray[np.float64]:
+        """The latencies of the rows that were sent after a time."""
+        return self.latencies[self.sent[self.came] >= since]
 
     def delivered(self, since: float, until: float) -> int:
         """Rows that came out in a span of time."""
@@ -224,11 +226,15 @@ def capacity(spark: SparkSession, broker: Kafka, say: Callable[[str], None], *, 
     rates: list[float] = []
     while len(rates) < _MOST_TURNS and not _settled(rates):
         say(f"what the plain job can do, turn {len(rates) + 1} of {_MOST_TURNS} at most")
-        spell = 10.0
-        played = play(spark, broker, partial(_steady, 2.5 * guess), spell, stays=0.0)
-        guess = max(100.0, played.delivered(spell / 2, spell) / (spell / 2))
+        guess = spell(spark, broker, guess)
         rates.append(guess)
     return statistics.median(rates[-1 - _AFTER_BEST :])
+
+
+def spell(spark: SparkSession, broker: Kafka, guess: float) -> float:
+    """Rows per second that the plain job does at two and a half times a guess, in the second half of some seconds."""
+    played = play(spark, broker, partial(_steady, 2.5 * guess), _SPELL, stays=0.0)
+    return max(100.0, played.delivered(_SPELL / 2, _SPELL) / (_SPELL / 2))
 
 
 def _settled(rates: Sequence[float]) -> bool:
