@@ -232,7 +232,7 @@ def capacity(spark: SparkSession, broker: Kafka, say: Callable[[str], None], *, 
 
 
 def spell(spark: SparkSession, broker: Kafka, guess: float) -> float:
-    """Rows per second that the plain job does at two and a half times a guess, in the second half of some seconds."""
+    """Rows per second that the plain job does at two and a half times a guess, warm after half of the time."""
     played = play(spark, broker, partial(_steady, 2.5 * guess), _SPELL, stays=0.0)
     return max(100.0, played.delivered(_SPELL / 2, _SPELL) / (_SPELL / 2))
 
