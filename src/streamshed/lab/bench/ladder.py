@@ -7,8 +7,8 @@ are worth, and it has to find the classes by itself. The utility of a run is wha
 over what was sent. The optimum for the capacity takes the dearest rows first, as many as the plain job does of the
 same arrivals beside it.
 
-The four jobs take turns, in rounds, since the machine may change its speed. Shares and ages are of all rounds; what
-a ladder has of the optimum is the median of the rounds.
+The four jobs take turns, in rounds, since the machine may change its speed. Shares and ages are of all rounds, and
+what a ladder has of the optimum is the median of them.
 
 What must come out: under one row of a hundred of the top class lost, and a mean latency of at most half the bound.
 """

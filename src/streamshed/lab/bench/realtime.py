@@ -5,8 +5,8 @@ run, on the same arrivals, and both are warm. Each load has a turn of a minute o
 and then short turns in pairs, for the rows that come out in a second. Machines have been seen to have two speeds,
 7 to 10 % apart for all threads of all processes, and to stay at one for half a minute or a few: two long turns
 often meet different ones. Each pair gives a ratio, and the median of them is told; beside it, how far equal turns
-of the plain job are apart. Before each load there is a short turn of the plain job at more than it can do, and loads
-are multiples of what it did then.
+of the plain job are apart. Before each load the plain job has a short turn with more than it can do, and loads are
+multiples of what it did then.
 
 Half the capacity: what the ladder costs, and that it sheds nothing then. A burst of ten
 times the capacity for two seconds: when shedding ends. Cold: four times the capacity from the first second on, on
