@@ -24,6 +24,8 @@ from streamshed.lab.bench.audience import Able, Look, Played
 
 OVERLOAD = 2.0
 CALM_LOAD = 0.4
+SAMPLE = 100_000
+"""Rows on which it is measured what each box costs."""
 NAMES = {"none": "plain Spark", "input-uniform": "input-uniform", "lsrm-semantic": "lsrm-semantic"}
 COLOURS = {"none": "#D55E00", "input-uniform": "#E69F00", "lsrm-semantic": "#00654a"}
 
@@ -78,7 +80,10 @@ class Shown:
 def run(
     console: Console, out: Path, bound: float = 6.0, times: Times | None = None, overload: float = OVERLOAD
 ) -> Shown:
-    """Calibrate, play the same arrivals under each policy, draw and tell. `overload`: times the capacity."""
+    """Find out what fits and what each box costs; play the same arrivals under each policy, draw and tell.
+
+    `overload`: times the capacity.
+    """
     times = times or Times()
     network, lines = shop.network(bound), shop.events()
     with playing.Workplace() as place:
@@ -93,6 +98,14 @@ def run(
                 seconds=bound / 2,
                 first=20_000,
                 most=times.calibrate,
+            )
+            network = audience.calibrated(
+                spark,
+                place,
+                network,
+                lines,
+                lambda text: status.update(f"finding out what each step costs here · {text}"),
+                sample=SAMPLE,
             )
         console.print(network_table(network.name, able))
         console.print(f"Now {overload:g} times that arrives, in a burst of {times.burst:.0f} s.")

@@ -23,11 +23,13 @@ class KeepResponse:
         self.untouched = 0.0
         """p"""
 
-    def learn(self, sample: Sample) -> None:
-        """See what a drop kept. Drops of next to nothing tell next to nothing."""
-        offered, passed = sample.arrived - sample.expired, sample.kept + sample.cut
+    def learn(self, sample: Sample, wanted: float = 1.0) -> None:
+        """See what a drop kept. Drops of next to nothing tell next to nothing.
+
+        `wanted`: of what was cut, the share that had passed the drop, or would have.
+        """
+        offered, passed = sample.arrived - sample.expired, sample.kept + wanted * sample.cut
         if sample.finished and offered > 0 and passed > 0 and sample.keep < 0.99:
-            # What was cut had passed the drop; as far as that can be told of a network.
             seen = (passed / offered - sample.keep) / (1.0 - sample.keep)
             trust = min(1.0, 2.0 * (1.0 - sample.keep)) * sample.kept / passed
             self.untouched += 0.5 * trust * (min(0.98, max(-0.5, seen)) - self.untouched)

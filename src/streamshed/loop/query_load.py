@@ -51,7 +51,7 @@ class QueryLoad:
         """
         told = self.work.of(sample)
         if told.finished:
-            self._response.learn(told)
+            self._response.learn(told, self.work.wanted(sample))
             cut_short = told.cut > 0 and not came_late(told, budget)
             self.cost.observe(told.duration, told.arrived, told.kept, cut=cut_short, tail=told.tail)
         in_vain = self._in_vain.why(told, budget)

@@ -12,16 +12,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 from streamshed.network.catalog import Catalog
 from streamshed.network.graph import Box, ends
 from streamshed.records import Flows, Sample
 
+_ENOUGH = 100  # rows that must have come to a drop before it tells what share it keeps
+
 
 class Workload(Protocol):
     def of(self, sample: Sample) -> Sample:
         """The sample with `arrived` and `kept` in units of work."""
+        ...
+
+    def wanted(self, sample: Sample) -> float:
+        """Of the work that was cut, the share that was not to be dropped anyway."""
         ...
 
 
@@ -30,6 +37,10 @@ class RowWork:
 
     def of(self, sample: Sample) -> Sample:
         return sample
+
+    def wanted(self, sample: Sample) -> float:
+        """A row is cut behind the drop."""
+        return 1.0
 
 
 class CatalogWork:
@@ -44,6 +55,30 @@ class CatalogWork:
         # What one row of average work costs; 1 where the catalog knows of no work: then rows are counted.
         self._unit = mean or 1.0
         self._counts_work = mean > 0
+
+    def wanted(self, sample: Sample) -> float:
+        """Rows of a network are cut in front of the drop on their arc. What the others met on their way tells."""
+        flows = sample.flows or Flows()
+        came = {**flows.left, **flows.arrived}
+        catalog = replace(self.catalog, selectivities=self._selectivities())
+
+        @cache
+        def left(on: str) -> float:
+            """The work of a row that comes to an arc, under the drops in force."""
+            tail, head = ends(on)
+            seen = came.get(tail, 0) - flows.cut.get(on, 0) - flows.expired.get(on, 0)
+            if seen < _ENOUGH:
+                return sample.keep * catalog.coefficients[on]
+            share = min(1.0, flows.passed.get(on, 0) / seen)
+            if head not in catalog.costs:
+                return 0.0
+            below = sum(map(left, catalog.network.arcs_out_of(head)))
+            return share * (catalog.costs[head] + catalog.selectivities[head] * below)
+
+        ours = {on: rows for on, rows in flows.cut.items() if on in catalog.coefficients}
+        cut = sum(rows * catalog.coefficients[on] for on, rows in ours.items())
+        kept = sum(rows * left(on) for on, rows in ours.items())
+        return kept / cut if cut > 0 else 1.0
 
     def of(self, sample: Sample) -> Sample:
         flows = sample.flows or Flows()

@@ -25,7 +25,7 @@ import streamshed as ss
 import streamshed.lab.bench.play as playing
 from streamshed.lab.bench import jobs
 from streamshed.lab.bench.capacity import fastest
-from streamshed.lab.bench.feeder import Feeder, Lines, Rate
+from streamshed.lab.bench.feeder import Feeder, Lines, Rate, put
 from streamshed.lab.bench.jobs import Run, weighted_quantile
 from streamshed.lab.bench.play import Say, Workplace
 from streamshed.network import Network
@@ -33,6 +33,7 @@ from streamshed.network.graph import Output
 from streamshed.network.qos import ValueGraph
 from streamshed.quality import Report
 from streamshed.records import Sample
+from streamshed.spark.network.calibrate import Measured, calibrate, with_costs
 from streamshed.spark.network.run import RunningNetwork
 
 Numbers = npt.NDArray[np.float64]
@@ -206,6 +207,22 @@ def start(
     )
     (query,) = running.queries  # outputs with state would be queries of their own, each with batches of its own
     return running, state / query
+
+
+def calibrated(
+    spark: SparkSession, place: Workplace, network: Network, lines: Lines, say: Say, *, sample: int = 20_000
+) -> Network:
+    """The network with the costs of this machine, as `streamshed calibrate` measures them on so many rows."""
+    folder = place.fresh("sample")
+    lines.rewind()
+    for part in range(4):
+        put(folder, f"{part}.json", lines.take(sample // 4))
+    rows = spark.read.text(str(folder)).withColumn("at", F.current_timestamp())
+    found: dict[str, Measured] = {}
+    for one in calibrate(spark, network, {source.name: rows for source in network.sources}):
+        found[one.box] = one
+        say(f"calibrating: {one.box} {one.cost * 1e6:.1f} µs a row")
+    return with_costs(network, found)
 
 
 def capacity(

@@ -23,7 +23,6 @@ import streamshed.lab.bench.play as playing
 from streamshed.lab.bench import audience
 from streamshed.lab.bench.audience import Able, Played
 from streamshed.lab.bench.feeder import Lines
-from streamshed.lab.bench.network import calibrated
 from streamshed.lab.bench.play import Say
 from streamshed.network import Builder, Network
 from streamshed.network.graph import ends
@@ -137,7 +136,7 @@ def run(
     overloaded = CALM + settling + counted
     found: list[dict[str, Any]] = []
     with playing.Workplace() as place:
-        made = calibrated(spark, place, network(), lines, say)
+        made = audience.calibrated(spark, place, network(), lines, say)
 
         def play(policy: str, seconds: float) -> Played:
             def rate(second: float) -> float:

@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 import streamshed.lab.bench.play as playing
 from streamshed.extras import need
 from streamshed.lab.bench import audience
 from streamshed.lab.bench.audience import Able, Played
-from streamshed.lab.bench.feeder import Lines, put
+from streamshed.lab.bench.feeder import Lines
 from streamshed.lab.bench.play import Say
 from streamshed.network import Builder, Network
-from streamshed.spark.network.calibrate import Measured, calibrate, with_costs
 
 POLICIES = ("none", "input-uniform", "lsrm-random", "lsrm-semantic")
 FACTORS = (2.0, 4.0)
@@ -67,7 +64,7 @@ def network() -> Network:
     """Five queries behind one parse and one shared step, each with a Python function of its own.
 
     Of a random drop each output loses in proportion, which is its loss graph; of a drop by value, what its value
-    graph says. Costs are guesses: `calibrated` measures them.
+    graph says. Costs are guesses: `audience.calibrated` measures them.
     """
     builder = Builder("five").source(
         "rows", "id LONG, v DOUBLE, at TIMESTAMP", parse="json", arrived="at", values={"v": (0, 100)}
@@ -85,19 +82,6 @@ def network() -> Network:
             latency=[(0, 1.0), (BOUND, 1.0), (2 * BOUND, 0.0)],
         )
     return builder.build()
-
-
-def calibrated(spark: SparkSession, place: playing.Workplace, made: Network, lines: Lines, say: Say) -> Network:
-    """The network with the costs of this machine, as `streamshed calibrate` measures them."""
-    folder = place.fresh("sample")
-    for part in range(4):
-        put(folder, f"{part}.json", lines.take(5_000))
-    sample = spark.read.text(str(folder)).withColumn("at", F.current_timestamp())
-    found: dict[str, Measured] = {}
-    for one in calibrate(spark, made, {source.name: sample for source in made.sources}):
-        found[one.box] = one
-        say(f"calibrating: {one.box} {one.cost * 1e6:.1f} µs a row")
-    return with_costs(made, found)
 
 
 def rows(count: int = 50_000, seed: int = 1) -> Lines:
@@ -153,7 +137,7 @@ def run(say: Say, out: Path | None = None) -> dict[str, Any]:
     runs: list[tuple[float, Played]] = []
 
     with playing.Workplace() as place:
-        made = calibrated(spark, place, network(), lines, say)
+        made = audience.calibrated(spark, place, network(), lines, say)
 
         def play(policy: str, factor: float) -> Played:
             def rate(second: float) -> float:

@@ -14,8 +14,9 @@ import numpy as np
 from streamshed.lab.bench.feeder import Lines
 from streamshed.network import Builder, Network
 
-_TERM = 2.5e-7  # seconds that one radial function takes; only the proportions of costs count
-_PARSE = 7 * _TERM  # what `streamshed calibrate` found once, beside 2.05 µs for one radial function
+# Guesses, of which only the proportions count. The demo measures what its machine takes.
+_TERM = 2.5e-7  # seconds that one radial function takes
+_PARSE = 7 * _TERM
 
 
 def events(count: int = 50_000, seed: int = 1) -> Lines:

@@ -2,8 +2,9 @@
 
 A box's rows are written to nowhere with and without the box, in turn, several times; the difference of the
 fastest times, times the cores that worked, over the rows that entered, is its cost. Where several read them they
-are kept as in a running batch instead, which is part of the cost. Its selectivity is counted. The parsing of raw
-rows is measured in the same way, and told by the name of the source.
+are kept as in a running batch instead, and each reader looks at all of them to say which it drops: both are part
+of the cost, since a row that was dropped above spares them, and one that is dropped behind does not. Its
+selectivity is counted. The parsing of raw rows is measured in the same way, and told by the name of the source.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streamshed.network.graph import Network
+from streamshed.network.graph import Network, ends
+from streamshed.spark.network.fused_query import literals
 from streamshed.spark.network.prepare import register_functions
 from streamshed.spark.network.query_layout import QueryLayout
 from streamshed.spark.network.slots import Slots
@@ -22,6 +24,7 @@ from streamshed.spark.network.sql import Marks, Parser, Writer
 
 LEAST = 1e-8
 """Seconds a row: what is too quick to be told from nothing still costs something."""
+_SHARED = "streamshed_shared"
 
 
 @dataclass(frozen=True)
@@ -45,24 +48,27 @@ def calibrate(
     """
     functions = register_functions(spark, network)
     layout = QueryLayout(network, "calibrate", tuple(output.name for output in network.outputs), False)
-    marks = Marks(dict.fromkeys(network.nodes, 1))
+    marks = Marks(dict.fromkeys((*network.nodes, *network.arcs), 1))
     parsers = {
         source.name: Parser.of(source, samples[source.name].columns)
         for source in network.sources
         if source.parse is not None
     }
     inputs = {source.name: f"streamshed_sample_{index}" for index, source in enumerate(network.sources)}
-    writer = Writer(
-        layout, Slots.of(network), marks, inputs, {}, lambda on: False, lambda at: "NULL", functions, parsers
-    )
+    slots = Slots.of(network)
+    writer = Writer(layout, slots, marks, inputs, {}, lambda on: False, lambda at: "NULL", functions, parsers)
     kept: list[DataFrame] = []
     views: dict[str, str] = {}
     counts: dict[str, int] = {}
 
     def cost_of(name: str, before: str, entered: int) -> float:
-        alone, whole = spark.sql(before), spark.sql(writer.computed(name))
-        end = _keep if name in layout.shared else _discard
-        spent = _difference(lambda: _discard(alone), lambda: end(whole), repeats)
+        if name in layout.shared:
+            # As many jobs without any rows: each job takes its time.
+            idle = replace(writer, inputs=_emptied(writer.inputs), views=_emptied(writer.views))
+            spent = _difference(lambda: _share(spark, name, idle), lambda: _share(spark, name, writer), repeats)
+        else:
+            alone, whole = spark.sql(before), spark.sql(writer.computed(name))
+            spent = _difference(lambda: _discard(alone), lambda: _discard(whole), repeats)
         return max(LEAST, spent * spark.sparkContext.defaultParallelism / entered)
 
     try:
@@ -113,14 +119,34 @@ def _hold(
     writer.views = dict(views)
 
 
+def _emptied(views: Mapping[str, str]) -> dict[str, str]:
+    """The same with all of their rows read, and none left."""
+    return {name: f"(SELECT * FROM {view} WHERE spark_partition_id() < 0)" for name, view in views.items()}
+
+
 def _discard(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def _keep(rows: DataFrame) -> None:
-    """As a running batch does with rows that several read."""
-    kept = rows.localCheckpoint(eager=True)
-    kept._jdf.queryExecution().logical().rdd().unpersist(False)
+def _share(spark: SparkSession, name: str, writer: Writer) -> None:
+    """As a running batch does with rows that several read: keep them, and ask of each which reader wants it."""
+    slots = writer.slots
+    arcs = [on for on in writer.layout.arcs if ends(on)[0] == name]
+    asking = replace(
+        writer,
+        dropping=lambda on: on in arcs and on in slots.slots,
+        number=literals(slots, slots.rehearsal()),
+        ranges=lambda on: min(1, slots.slots[on].size - 1),
+    )
+    kept = spark.sql(asking.wanted(name)).localCheckpoint(eager=True)
+    kept.createOrReplaceTempView(_SHARED)
+    try:
+        reading = replace(asking, views={**writer.views, name: _SHARED})
+        for on in arcs:
+            _discard(spark.sql(f"SELECT 1 FROM ({reading.passing(on)})"))
+    finally:
+        spark.catalog.dropTempView(_SHARED)
+        kept._jdf.queryExecution().logical().rdd().unpersist(False)
 
 
 def _difference(alone: Callable[[], None], whole: Callable[[], None], repeats: int) -> float:

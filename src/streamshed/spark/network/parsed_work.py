@@ -24,7 +24,11 @@ class ParsedWork(CatalogWork):
     def of(self, sample: Sample) -> Sample:
         return super().of(replace(sample, flows=self._with_parses(sample.flows or Flows())))
 
+    def wanted(self, sample: Sample) -> float:
+        return super().wanted(replace(sample, flows=self._with_parses(sample.flows or Flows())))
+
     def _with_parses(self, flows: Flows) -> Flows:
+        """What went where in the network that has the parses as boxes."""
         passed: dict[str, int] = {}
         for on, rows in flows.passed.items():
             tail, head = ends(on)
@@ -32,4 +36,20 @@ class ParsedWork(CatalogWork):
         for source in self._parsed:
             if source in flows.arrived:
                 passed[arc(source, parse_box(source))] = flows.parsed.get(source, flows.arrived[source])
-        return replace(flows, passed=passed)
+        parsed = {parse_box(name): rows for name, rows in flows.parsed.items() if name in self._parsed}
+        cut, expired = self._moved(flows.cut), self._moved(flows.expired)
+        return replace(flows, passed=passed, left={**flows.left, **parsed}, cut=cut, expired=expired)
+
+    def _moved(self, lost: Mapping[str, int]) -> dict[str, int]:
+        """What was lost by arc: what all arcs of a source have lost was lost in front of its parse."""
+        found = dict(lost)
+        for source in self._parsed:
+            box = parse_box(source)
+            arcs = {arc(tail, head): arc(box, head) for tail, head in map(ends, lost) if tail == source}
+            readers = self.catalog.network.arcs_out_of(box)
+            before = min((lost[on] for on in arcs), default=0) if len(arcs) == len(readers) else 0
+            for on, behind in arcs.items():
+                found[behind] = found.pop(on) - before
+            if before:
+                found[arc(source, box)] = before
+        return {on: rows for on, rows in found.items() if rows}
