@@ -142,6 +142,15 @@ def test_without_a_budget_drops_are_by_plan_alone() -> None:
     assert engine.shedder.plan.budget is not None
 
 
+def test_without_a_budget_a_job_that_fell_behind_gets_back_inside_the_bound() -> None:
+    engine = run(controller(budget=False), lambda t: 2000.0 if t >= 20 else 300.0, 200, Job(noise=0.05))
+    behind = [s for s in engine.samples if 20 < s.started < 60]
+    assert max(s.latency for s in behind) > 6.0, "nothing cuts its first batches"
+    settled = [s for s in engine.samples if s.started > 100]
+    assert sum(s.latency > 4.4 for s in settled) <= 0.1 * len(settled)
+    assert sum(s.kept for s in settled) > 0.8 * 850 * sum(s.duration for s in settled)
+
+
 def test_dry_run_drops_nothing_and_tells_what_it_would() -> None:
     engine = run(controller(mode=Mode.DRY_RUN), lambda t: 500.0 if t < 15 else 3000.0, 60)
     plan = engine.shedder.plan

@@ -38,7 +38,7 @@ class Watched:
 
     def see(self, sample: Sample) -> Overload | None:
         self.cost.observe(sample.duration, sample.arrived, sample.kept, cut=sample.cut > 0)
-        return self.detector.observe(sample)
+        return self.detector.observe(sample, budget=1.9)
 
 
 def cut(started: float, rows: int, gap: float) -> Sample:

@@ -10,6 +10,7 @@ from streamshed.records import Choice, Mode, Overload, Plan
 
 _LEAST = 0.01  # steps up from nothing start here
 _SHORTER, _LONGER = 0.01, 0.05  # changes of a budget that are not worth a new plan, as shares of the bound
+_ALIKE = 0.03  # and of what drops keep, as a share: which rows go is a policy's own matter
 _LESS, _MORE = 1.5, 1.05  # and of the grace, as factors: too little of it would cost rows in vain
 
 
@@ -60,8 +61,9 @@ class Steps:
 
     rise: float = 4.0
     """What is kept grows at most so many times."""
-    dead_band: float | None = 0.03
-    """Changes smaller than this share are not worth a new plan; None: every one is."""
+    dead_band: tuple[float, float] | None = (0.12, 0.08)
+    """By how much less and how much more the share may be that would be planned now without a new plan: the budget
+    cuts what is too much, but what is too little is lost. None: every change is worth one."""
 
 
 class Arbiter:
@@ -84,15 +86,18 @@ class Arbiter:
         return max(self.limits.least, min(overload.keep, highest))
 
     def is_near(self, share: float, aimed: float) -> bool:
-        """Whether a plan that was made for one share is as good for another."""
-        band = self.steps.dead_band
-        return band is not None and abs(share - aimed) <= band * aimed
+        """Whether a plan that was made for the second share is as good for the first."""
+        if self.steps.dead_band is None:
+            return False
+        less, more = self.steps.dead_band
+        return -less * aimed <= share - aimed <= more * aimed
 
     def is_alike(self, choice: Choice, plan: Plan) -> bool:
         """Whether drops that a policy wants for the same share are worth no new plan."""
         places = [(drop.at, drop.where) for drop in choice.drops]
         return places == [(drop.at, drop.where) for drop in plan.wanted] and all(
-            self.is_near(now.keep, before.keep) for now, before in zip(choice.drops, plan.wanted, strict=True)
+            abs(now.keep - before.keep) <= _ALIKE * before.keep
+            for now, before in zip(choice.drops, plan.wanted, strict=True)
         )
 
     def keep_all(self, overload: Overload | None, who: str, at: float, *, learning: bool = False) -> Plan:

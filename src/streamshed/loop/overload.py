@@ -16,13 +16,18 @@ _MARGIN = 0.03  # share of the bound that nobody plans with: clocks, and rows th
 _SCATTER = 0.05  # … and seconds, since how long a commit takes does not go by the bound; …
 _MOST_MARGIN = 0.1  # … of a very short one no more than this share in all
 _CATCH_UP = 2.0  # bounds in which what a source holds back is to be worked off
-_SMOOTH = 0.3  # share of the way to a new answer that one interval goes
+_SMOOTH = 0.15  # share of the way to what an interval shows that the answer goes: most of it is noise, …
+_SPARE = 0.85  # … but of one that was shorter than this share of the allowed length, and so had time to spare, …
+_RISE = 0.5  # … so much of the way
+_JUMP = 1.5  # what is so many times the answer is believed when it is seen twice in a row
+_AIM = 1.05  # times what is seen to fit, if what is too much is cut: a short interval wastes time
+_FIXED = 0.5  # of an interval's length that it costs in any case, at most
+_LEAST = 1e-3  # share
 _PROVEN = 0.9  # of what the last interval kept in its time
 _SHORT = 0.6  # of the allowed length: it had time to spare
 _GAIN = 0.25  # how much of that it is given, as an exponent; a plan comes two intervals late, and more would swing
 _GROW = 2.0  # times as many rows for an interval that had time to spare, at most
 _FALLEN = 0.5  # of the rate before: then the last interval alone is believed
-_JUMP = 1.5  # an answer so many times another is believed at once
 _FILL = 0.5  # of what is missing to full length, as an exponent, that the interval after a short one is given
 _MOST_FILL = 1.5  # times as many rows, at most
 
@@ -94,7 +99,10 @@ class OverloadDetector:
         self._last = math.inf
         self._backlog = 0.0
         self._confirmed = 0
-        self._share = 1.0
+        self._share: float | None = None
+        """What fits, while an overload lasts."""
+        self._far = 0
+        """1 or -1: what the last interval showed was far above that, or below."""
 
     @property
     def rate(self) -> float:
@@ -121,13 +129,14 @@ class OverloadDetector:
             return None
         self._decide(sample, found, budget, slow_behind)
         if not self.shedding:
-            self._share = 1.0
+            self._share, self._far = None, 0
             return None
-        share = max(found.share, min(1.0, self._proven(sample, found)))
-        if self._share < 1.0 and 1 / _JUMP < share / max(self._share, 1e-9) < _JUMP:
-            share = self._share * math.exp(_SMOOTH * math.log(share / self._share))
-        self._share = share
-        share = min(1.0, share * self._fill(sample, found, slow_behind))
+        held = budget is not None and not slow_behind
+        if self._share is None:
+            self._share = max(found.share, min(1.0, self._proven(sample, found)))
+        else:
+            self._share = min(1.0, self._share * self._changed(self._share, sample, found, held=held))
+        share = min(1.0, self._share * self._fill(sample, found, held=held))
         return Overload(
             found.arriving,
             share * found.arriving,
@@ -137,20 +146,35 @@ class OverloadDetector:
             untouched=self._response.untouched,
         )
 
-    def _fill(self, sample: Sample, found: Overload, slow_behind: bool) -> float:
+    def _changed(self, before: float, sample: Sample, found: Overload, *, held: bool) -> float:
+        """What fits now, as a multiple of what did before, by the rows that the last interval kept in its time.
+
+        Estimated costs say where to begin, and no more: intervals of an overload are cut at one length, whatever
+        they kept, and a fit to them does not tell rows from what an interval costs in any case.
+        """
+        fixed = min(self._cost.predict(0.0, 0.0), _FIXED * sample.duration)
+        kept = sample.kept * (found.allowed - fixed) / (sample.duration - fixed)  # in one of full length
+        seen = max(_LEAST, (_AIM if held else 1.0) * kept / found.arriving) / max(_LEAST, before)
+        far, self._far = self._far, (seen > _JUMP) - (seen < 1.0 / _JUMP)
+        if self._far and self._far == far:
+            return seen
+        spare = seen > 1.0 and sample.cut == 0 and sample.duration < _SPARE * found.allowed
+        return math.pow(min(_JUMP, max(1.0 / _JUMP, seen)), _RISE if spare else _SMOOTH)
+
+    def _fill(self, sample: Sample, found: Overload, *, held: bool) -> float:
         """How many times that share to keep of fewer rows, so that an interval is as long as it may be.
 
         What fits is the share of rows that come in the time of a full interval. Behind a shorter one there are
         fewer of them, and with the same share of these the next would be short as well, and the ones after it.
-        Behind a longer one there are more, of which the budget takes what is too much, if it can.
+        Behind a longer one there are more, of which the budget takes what is too much, if one holds.
         """
-        if self._backlog > 0 or sample.interval > 0:
-            return 1.0  # how many rows there are is not a matter of time alone
-        waited = self._next_wait(sample)
+        if self._backlog > 0:
+            return 1.0  # what the source holds back is in the rate already
+        waited = max(sample.interval, self._next_wait(sample))
         if waited >= found.allowed:
-            return found.allowed / waited if slow_behind else 1.0
-        if waited <= 0:
-            return 1.0
+            return 1.0 if held else found.allowed / waited
+        if sample.interval > 0 or waited <= 0:
+            return 1.0  # batches begin when the trigger says
         return float(min(_MOST_FILL, math.pow(found.allowed / waited, _FILL)))
 
     def _next_wait(self, sample: Sample) -> float:

@@ -27,6 +27,7 @@ from streamshed.lab.worlds.catalog import WORLDS
 from streamshed.lab.worlds.clairvoyant import Ideal, ideal
 from streamshed.lab.worlds.draw import draw
 from streamshed.lab.worlds.engine import Shedder
+from streamshed.lab.worlds.even import even_variation
 from streamshed.lab.worlds.rivals import BudgetAlone, Gradient, KeepAll, PidRate
 from streamshed.lab.worlds.world import Outcome, World
 
@@ -92,9 +93,17 @@ def _by_world(ours: list[tuple[Ideal, Outcome]]) -> Table:
     from rich.table import Table
 
     worlds = Table("world", "must shed", "kept", "ideal", "late", "ideal", "p99 / bound", title="bench control")
-    for row in summary(ours)["worlds"]:
+    # How far the share that is kept goes up and down, and how far it has to.
+    worlds.add_column("keep moves")
+    worlds.add_column("evenly")
+    for row, (_, outcome) in zip(summary(ours)["worlds"], ours, strict=True):
+        shown = (row[name] for name in list(row)[2:])
+        moves = (outcome.variation, even_variation(outcome.world)) if row["must_shed"] else ()
         worlds.add_row(
-            row["name"], "yes" if row["must_shed"] else "", *(f"{row[name]:.3f}" for name in list(row)[2:])
+            row["name"],
+            "yes" if row["must_shed"] else "",
+            *(f"{number:.3f}" for number in shown),
+            *(f"{number:.2f}" for number in moves),
         )
     return worlds
 
