@@ -99,6 +99,17 @@ def test_leaving_takes_a_lower_load_and_its_time() -> None:
     assert not watched.detector.shedding
 
 
+@pytest.mark.parametrize("took", [0.0, -5.0])
+def test_a_clock_that_is_set_back_in_an_overload_says_nothing_of_what_fits(took: float) -> None:
+    watched = Watched()
+    found = [watched.see(cut(8 + 1.9 * turn, 5700, 1.9)) for turn in range(4)][-1]
+    assert found is not None
+    back = replace(cut(15.6, 5700, 1.9), at=15.6 + took)
+    after = watched.detector.observe(back, budget=1.9)
+    assert after is not None
+    assert after.share == pytest.approx(found.share, rel=0.5)
+
+
 def test_nothing_known_keeps_everything() -> None:
     detector = OverloadDetector(AffineCost(), 4.0)
     assert detector.observe(Sample(at=5.0, started=0.0, arrived=100, kept=100)) is None

@@ -152,6 +152,8 @@ class OverloadDetector:
         Estimated costs say where to begin, and no more: intervals of an overload are cut at one length, whatever
         they kept, and a fit to them does not tell rows from what an interval costs in any case.
         """
+        if sample.duration <= 0:
+            return 1.0  # a clock was set back
         fixed = min(self._cost.predict(0.0, 0.0), _FIXED * sample.duration)
         kept = sample.kept * (found.allowed - fixed) / (sample.duration - fixed)  # in one of full length
         seen = max(_LEAST, (_AIM if held else 1.0) * kept / found.arriving) / max(_LEAST, before)
