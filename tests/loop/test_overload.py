@@ -107,7 +107,8 @@ def test_a_clock_that_is_set_back_in_an_overload_says_nothing_of_what_fits(took:
     back = replace(cut(15.6, 5700, 1.9), at=15.6 + took)
     after = watched.detector.observe(back, budget=1.9)
     assert after is not None
-    assert after.share == pytest.approx(found.share, rel=0.5)
+    # Few rows seem to have come meanwhile, of which half as many again may pass; no fewer do.
+    assert found.share <= after.share <= 1.51 * found.share
 
 
 def test_nothing_known_keeps_everything() -> None:

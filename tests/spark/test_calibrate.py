@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.network import Builder, Network
@@ -56,8 +56,14 @@ def test_a_box_that_several_read_is_charged_with_what_sharing_takes(
     """Each reader looks at all of its rows, to say which it drops."""
     asked: list[str] = []
     sql = SparkSession.sql
-    monkeypatch.setattr(SparkSession, "sql", lambda self, text, *more, **named: asked.append(text) or sql(self, text))
-    rows = spark.range(100).select(F.to_json(F.struct("id", F.col("id").cast("double").alias("v"))).alias("value"))
+
+    def heard(self: SparkSession, text: str) -> DataFrame:
+        asked.append(text)
+        return sql(self, text)
+
+    monkeypatch.setattr(SparkSession, "sql", heard)
+    fields = F.struct("id", F.col("id").cast("double").alias("v"))
+    rows = spark.range(100).select(F.to_json(fields).alias("value"))
     list(calibrate(spark, network(), {"s": rows}, repeats=1))
     looks = [text for text in asked if text.startswith("SELECT 1 FROM") and "streamshed_shared" in text]
     assert len(looks) == 2 * 4 * 2, "two turns, with the rows and without, of four readers"
